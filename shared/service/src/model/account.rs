@@ -90,7 +90,7 @@ pub struct Account {
     /// earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_until: Option<Timestamp>,
-    /// Time of its creation.
+    /// Time at which the record was created, by the service's clock.
     pub created_at: Timestamp,
     /// Hash of the only link that may set the password; earlier links no longer count.
     pub invite: Option<Digest>,
@@ -151,7 +151,7 @@ impl Account {
         })
     }
 
-    /// Returns the people of identity providers who may sign in to the account.
+    /// Returns the identity provider's people who may sign in, as [`super::subject`] hashes.
     pub fn subjects(&self) -> impl Iterator<Item = &Digest> {
         self.proofs.iter().filter_map(|proof| match proof {
             Proof::Provider { subject, .. } => Some(subject),
@@ -201,8 +201,8 @@ impl Account {
         Some(removed)
     }
 
-    /// Removes a person of an identity provider, and ends the sessions of all browsers. False if
-    /// that person is no proof of the account, or the last one.
+    /// Removes a person of an identity provider, and ends the sessions of all browsers. Returns
+    /// false, and changes nothing, if that person is no proof of the account, or its only one.
     pub fn disconnect_provider(&mut self, subject: &Digest) -> bool {
         // The last proof stays, or the person could never sign in again.
         if !self.subjects().any(|held| held == subject) || self.proofs.len() < 2 {
@@ -295,14 +295,14 @@ impl Account {
 /// Index entry of the directory: the account that has an address.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AddressEntry {
-    /// Id of the account.
+    /// The account that has the address; the address itself is the record's key.
     pub account: AccountId,
 }
 
 /// A link that sets the password of an account.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Invite {
-    /// Address of the account.
+    /// Address of the account whose password the link sets.
     pub email: Email,
     /// Time from which the link is no longer valid.
     pub expires_at: Timestamp,
@@ -313,7 +313,7 @@ pub struct Invite {
 pub struct FirstOwner {
     /// Address of the owner's account.
     pub email: Email,
-    /// Time of the creation.
+    /// Time at which that account was created, by the service's clock.
     pub created_at: Timestamp,
     /// Version of the form in which accounts are stored; 0 for records of an earlier version of
     /// vault.
@@ -324,13 +324,13 @@ pub struct FirstOwner {
 /// Number of times that an operator signed everybody out.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ServiceEpoch {
-    /// That number; tokens of an earlier one are invalid.
+    /// That number. Tokens and sessions with another number are invalid.
     #[serde(default)]
     pub epoch: u32,
 }
 
-/// Epochs at the time when a token or session was issued. It ends as soon as one of the numbers is
-/// raised.
+/// Epochs under which a token or session was issued. It is valid only while none of these numbers
+/// has been raised.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Epochs {
     /// Epoch of the account.
@@ -356,32 +356,32 @@ impl Epochs {
     }
 }
 
-/// Returns the partition of an account.
+/// Returns the partition with the account's record and its lists of namespaces and apps.
 pub fn account_partition(id: &AccountId) -> String {
     format!("acct/{id}")
 }
 
-/// Returns the key of an account.
+/// Returns the key of the [`Account`] with this id.
 pub fn account_key(id: &AccountId) -> RecordKey {
     RecordKey::new(account_partition(id), "account")
 }
 
-/// Returns the key of the entry of an address in the operator's list.
+/// Returns the key of the [`AddressEntry`] of an address, which operators list.
 pub fn directory_key(email: &Email) -> RecordKey {
     RecordKey::new(DIRECTORY, email.as_str())
 }
 
-/// Returns the key of the link with this hash.
+/// Returns the key of the [`Invite`] whose link contains the secret with this SHA-256.
 pub fn invite_key(hash: &Digest) -> RecordKey {
     RecordKey::new(format!("invite/{hash}"), "invite")
 }
 
-/// Returns the key of the mark of the first owner.
+/// Returns the key of the [`FirstOwner`], of which a store has at most one.
 pub fn first_owner_key() -> RecordKey {
     RecordKey::new("service", "owner")
 }
 
-/// Returns the key of the epoch of the service.
+/// Returns the key of the [`ServiceEpoch`]; without a record the epoch is 0.
 pub fn service_epoch_key() -> RecordKey {
     RecordKey::new("service", "epoch")
 }

@@ -17,7 +17,7 @@ use vault_api::Email;
 pub struct AccountId(String);
 
 impl AccountId {
-    /// Creates a new id, which sorts by `now`.
+    /// Creates a random id. Ids sort by the time of their creation, which is `now`.
     pub fn fresh(now: Timestamp, random: &dyn Random) -> Self {
         Self(fresh_id("acc_", now, random))
     }
@@ -41,7 +41,7 @@ impl AccountId {
         Self(format!("acc_{}", letters.collect::<String>()))
     }
 
-    /// Returns the id as text.
+    /// Returns the text of the id, `acc_…`.
     pub fn as_str(&self) -> &str {
         &self.0
     }

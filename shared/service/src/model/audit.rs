@@ -38,7 +38,7 @@ pub struct Actor {
     pub user: String,
     /// Id of the OAuth client that sent the request; `None` for the console and the service.
     pub client: Option<String>,
-    /// Address that the request came from.
+    /// Address that the request came from; `None` if it is unknown, and for the service itself.
     pub source: Option<IpAddr>,
 }
 

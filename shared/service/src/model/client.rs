@@ -58,7 +58,7 @@ impl ClientId {
         Self(format!("cli_{}", &address.to_string()[..26]))
     }
 
-    /// Returns the id as text.
+    /// Returns the text of the id, `cli_…`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -100,7 +100,7 @@ impl TryFrom<String> for ClientId {
 /// A client, as it is stored. All values are what the app says about itself: untrusted text.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Client {
-    /// Id of the client.
+    /// Id by which tokens, consents and connections name the client.
     pub id: ClientId,
     /// Name for people, which may claim anything.
     pub name: Option<String>,
@@ -170,7 +170,7 @@ pub struct Connection {
     /// when the client is connected again.
     #[serde(default)]
     pub id: String,
-    /// Id of the client.
+    /// The connected client; its id is also the key of the record.
     pub client: ClientId,
     /// The client's name when it first connected.
     pub name: Option<String>,
@@ -217,17 +217,17 @@ impl Connection {
     }
 }
 
-/// Returns the key of a client's record.
+/// Returns the key of the [`Client`] with this id.
 pub fn client_key(id: &ClientId) -> RecordKey {
     RecordKey::new(format!("client/{id}"), "client")
 }
 
-/// Returns the partition that lists the clients of a namespace.
+/// Returns the partition with the [`Connection`]s of a namespace, including those that have ended.
 pub fn connections_partition(namespace: &NamespaceId) -> String {
     format!("conn/{namespace}")
 }
 
-/// Returns the key of a client's connection to a namespace.
+/// Returns the key of a client's [`Connection`] to a namespace.
 pub fn connection_key(namespace: &NamespaceId, id: &ClientId) -> RecordKey {
     RecordKey::new(connections_partition(namespace), id.as_str())
 }

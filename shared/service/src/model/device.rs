@@ -57,7 +57,7 @@ pub struct Device {
     pub hostname: String,
     /// Whether the device waits, is admitted, or was denied or revoked.
     pub status: DeviceStatus,
-    /// Time of its enrolment.
+    /// Time of its enrolment, by the service's clock.
     pub enrolled_at: Timestamp,
     /// Time of the last decision on the device.
     pub decided_at: Option<Timestamp>,
@@ -88,7 +88,7 @@ pub struct DeviceStanding {
     pub hostname: String,
     /// Whether the device waits, is admitted, or was denied or revoked.
     pub status: DeviceStatus,
-    /// Time of its enrolment.
+    /// Time of its enrolment, by the service's clock.
     pub enrolled_at: Timestamp,
 }
 
@@ -301,12 +301,12 @@ pub fn seen_key(slug: &Slug, public_key: &str) -> RecordKey {
     RecordKey::new(seen_partition(slug), public_key)
 }
 
-/// Returns the partition that lists the last visits of the devices of a namespace.
+/// Returns the partition with the [`LastSeen`] records of a namespace's devices.
 pub fn seen_partition(slug: &Slug) -> String {
     format!("seen/{slug}")
 }
 
-/// Returns the partition that lists the devices of a namespace.
+/// Returns the partition with a namespace's devices, whose keys are the public keys' texts.
 pub fn devices_partition(slug: &Slug) -> String {
     format!("dev/{slug}")
 }
@@ -318,12 +318,12 @@ pub fn is_device_id(text: &str) -> bool {
         .is_some_and(|rest| rest.len() == 26 && rest.bytes().all(is_digit))
 }
 
-/// Returns the key of the index entry of a device's id.
+/// Returns the key of the [`DeviceIdEntry`] of a device's id.
 pub fn id_key(slug: &Slug, device_id: &str) -> RecordKey {
     RecordKey::new(format!("devid/{slug}"), device_id)
 }
 
-/// Returns the key of the index entry of a waiting device.
+/// Returns the key of the [`Pending`] entry of a waiting device.
 pub fn pending_key(slug: &Slug, device_id: &str) -> RecordKey {
     RecordKey::new(pending_partition(slug), device_id)
 }

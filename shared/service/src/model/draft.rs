@@ -79,7 +79,7 @@ pub enum Place {
 /// The change of a skill that a user without the vault's key requests.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Content {
-    /// Name of the skill.
+    /// Skill that the draft adds, replaces or removes.
     pub name: SkillName,
     /// SHA-256 of the skill's bundle that the author saw; `None` for a new skill.
     pub base_bundle_hash: Option<Digest>,
@@ -122,7 +122,7 @@ pub enum Subject {
 /// The record of a draft, which does not contain its bytes.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct DraftRecord {
-    /// Id of the draft.
+    /// Id of the draft. Ids sort by the time of the submission.
     pub id: DraftId,
     /// What the draft asks for.
     #[serde(flatten)]
@@ -153,14 +153,14 @@ pub struct DraftRecord {
 /// Entry of a draft in the index of its author.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AuthorEntry {
-    /// Id of the draft.
+    /// Id of the draft, which may be open or ended.
     pub id: DraftId,
 }
 
 /// The record that names the only open draft of its slot.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Slot {
-    /// Id of the draft.
+    /// Id of the open draft that occupies the slot.
     pub id: DraftId,
 }
 
@@ -207,7 +207,7 @@ impl DraftRecord {
         }
     }
 
-    /// Returns the kind of request.
+    /// Returns the kind of the draft, as answers name it.
     pub const fn kind(&self) -> Kind {
         match self.subject {
             Subject::Propose(_) => Kind::Propose,
@@ -401,7 +401,7 @@ pub fn drafts_partition(namespace: &NamespaceId) -> String {
     format!("draft/{namespace}")
 }
 
-/// Returns the key of an open draft.
+/// Returns the key of the [`DraftRecord`] while the draft is open.
 pub fn draft_key(namespace: &NamespaceId, id: &DraftId) -> RecordKey {
     RecordKey::new(drafts_partition(namespace), id.as_str())
 }
@@ -411,7 +411,7 @@ pub fn ended_partition(namespace: &NamespaceId) -> String {
     format!("draft-ended/{namespace}")
 }
 
-/// Returns the key of an ended draft.
+/// Returns the key to which the [`DraftRecord`] moves when the draft ends.
 pub fn ended_key(namespace: &NamespaceId, id: &DraftId) -> RecordKey {
     RecordKey::new(ended_partition(namespace), id.as_str())
 }
@@ -454,12 +454,12 @@ pub fn queue_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(counters_partition(namespace), "all")
 }
 
-/// Returns the key of the counter of an author's waiting content drafts.
+/// Returns the key of the [`Queue`] that counts an author's open content drafts.
 pub fn author_queue_key(namespace: &NamespaceId, author: &str) -> RecordKey {
     RecordKey::new(counters_partition(namespace), format!("by/{author}"))
 }
 
-/// Returns all open drafts of a namespace.
+/// Returns all open drafts of a namespace, oldest first.
 pub async fn open_drafts(
     ports: &Ports,
     namespace: &NamespaceId,

@@ -42,7 +42,7 @@ pub struct EnrolmentCode {
     pub name: Option<String>,
     /// Id of the user who created it.
     pub created_by: String,
-    /// Time of its creation.
+    /// Time of its creation, by the service's clock.
     pub created_at: Timestamp,
     /// Time from which it is no longer valid.
     pub expires_at: Timestamp,
@@ -62,7 +62,7 @@ pub struct EnrolmentCode {
 /// Counter of the uses of a code, or of the machines that count for an app in an hour.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct CodeUses {
-    /// Number of uses.
+    /// Number of machines counted so far; without a record it is 0.
     #[serde(default)]
     pub used: u32,
 }
@@ -287,17 +287,17 @@ pub fn hash_prefix(id: &str) -> Option<&str> {
 const ID_PREFIX: &str = "enc_";
 const ID_DIGITS: usize = 26;
 
-/// Returns the partition that lists the codes of a namespace.
+/// Returns the partition with a namespace's [`EnrolmentCode`]s, whose keys are the codes' SHA-256.
 pub fn codes_partition(namespace: &NamespaceId) -> String {
     format!("enrol-code/{namespace}")
 }
 
-/// Returns the key of a code.
+/// Returns the key of the [`EnrolmentCode`] with this SHA-256.
 pub fn code_key(namespace: &NamespaceId, hash: &Digest) -> RecordKey {
     RecordKey::new(codes_partition(namespace), hash.to_string())
 }
 
-/// Returns the key of the count of a code's uses.
+/// Returns the key of the [`CodeUses`] of the code with this SHA-256.
 pub fn used_key(namespace: &NamespaceId, hash: &Digest) -> RecordKey {
     RecordKey::new(format!("enrol-used/{namespace}"), hash.to_string())
 }

@@ -38,7 +38,7 @@ pub struct Family {
 pub enum Reach {
     /// One namespace, with the rights that the account's user has there.
     Namespace {
-        /// The namespace, with its id.
+        /// The only namespace in which the tokens give rights.
         namespace: NamespaceRef,
         /// Id of the account's user in the namespace.
         user: String,
@@ -60,7 +60,8 @@ impl Family {
         }
     }
 
-    /// Returns the id of that namespace, by which records and the audit log are partitioned.
+    /// Returns the id of the namespace that the tokens act on, by which records and the audit log
+    /// are partitioned; `None` if they act for an operator.
     pub fn namespace_id(&self) -> Option<&NamespaceId> {
         self.namespace().map(|namespace| &namespace.id)
     }
@@ -102,7 +103,7 @@ struct StoredFamily {
     operator: bool,
 }
 
-/// Error: a record is not a family of tokens.
+/// Error: a stored family names neither one namespace with its user, nor the whole service.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("a family of tokens acts on one namespace or for an operator")]
 struct NoReach;

@@ -50,7 +50,7 @@ pub struct Grant {
     pub ends_at: Timestamp,
     /// SHA-256 of the newest refresh token.
     pub refresh: Digest,
-    /// SHA-256 of the access token that was issued with it.
+    /// SHA-256 of the access token that was issued together with the newest refresh token.
     pub access: Digest,
     /// The refresh token that the newest one replaced; `None` before the first refresh.
     pub previous: Option<Previous>,
@@ -95,7 +95,7 @@ impl Previous {
 /// Early end of a grant.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Revoked {
-    /// Time of the revocation.
+    /// Time of the revocation; no token of the family is valid from then on.
     pub at: Timestamp,
     /// Reason for the revocation.
     pub why: RevocationReason,
@@ -177,13 +177,13 @@ pub struct AllowedApp {
     /// Namespace that its tokens are for; `None` for an app with the rights of an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<NamespaceRef>,
-    /// Id of the app.
+    /// Client id of the app.
     pub client: ClientId,
     /// Name that the app gave itself.
     pub name: Option<String>,
 }
 
-/// Prefix of the keys of these entries in an account's partition.
+/// Prefix of the keys of [`AllowedApp`] entries in an account's partition.
 pub const ALLOWED: &str = "grant/";
 
 /// The last second (in the year 2286) that has ten digits. A key contains the number of seconds
@@ -241,7 +241,7 @@ pub fn grants_partition(namespace: Option<&NamespaceId>) -> String {
     namespace.map_or_else(|| "grant/service".to_owned(), |id| format!("grant/{id}"))
 }
 
-/// Returns the key of a grant.
+/// Returns the key of the [`Grant`] with this id; without a namespace, of an operator's grant.
 pub fn grant_key(namespace: Option<&NamespaceId>, client: &ClientId, grant: &str) -> RecordKey {
     RecordKey::new(grants_partition(namespace), format!("{client}/{grant}"))
 }

@@ -43,14 +43,14 @@ const ROOTS_PER_PAGE: usize = 20;
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct ObjectName {
-    /// Class of the object.
+    /// Class of the object, which tells what its bytes are, for example a bundle.
     pub class: Class,
     /// SHA-256 of the object's bytes.
     pub digest: Digest,
 }
 
 impl ObjectName {
-    /// Creates the name of the object with this class and hash.
+    /// Names the object of this class whose bytes have this SHA-256.
     pub const fn new(class: Class, digest: Digest) -> Self {
         Self { class, digest }
     }
@@ -117,9 +117,9 @@ pub enum RootReason {
 /// Objects that are roots until the record expires.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct TemporaryRoots {
-    /// Reason why they are roots.
+    /// Whether the objects come from an upload or from a former release.
     pub why: RootReason,
-    /// Names of the objects.
+    /// Names of the objects, at most 3,000 in one record.
     pub objects: Vec<ObjectName>,
 }
 
@@ -150,7 +150,7 @@ impl Mark {
 /// The mark of an object, as it was read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Marked {
-    /// Name of the object.
+    /// Name of the marked object, from the key of the record.
     pub name: ObjectName,
     /// Content of the mark.
     pub mark: Mark,
@@ -185,12 +185,12 @@ pub fn root_writes(
     objects.chunks(MAX_NAMES).map(write).collect()
 }
 
-/// Returns the partition of temporary roots.
+/// Returns the partition with a namespace's [`TemporaryRoots`].
 pub fn kept_partition(namespace: &NamespaceId) -> String {
     format!("kept/{namespace}")
 }
 
-/// Returns the key of the mark of an object.
+/// Returns the key of the [`Mark`] of an object.
 pub fn mark_key(namespace: &NamespaceId, name: ObjectName) -> RecordKey {
     RecordKey::new(marks_partition(namespace), name.to_string())
 }
@@ -282,7 +282,7 @@ pub async fn marks_between(
 /// A page of the objects that temporary roots name.
 #[derive(Debug, Default)]
 pub struct RootsPage {
-    /// Names of the objects.
+    /// Names of the objects. A name may occur more than once.
     pub names: Vec<ObjectName>,
     /// Key of the last record of the page, after which the next page begins.
     pub last: String,
@@ -316,13 +316,14 @@ pub async fn roots_page(
     Ok((!roots.last.is_empty()).then_some(roots))
 }
 
-/// Returns all marks of a namespace.
+/// Returns all marks of a namespace, however many there are.
 pub async fn all_marks(ports: &Ports, namespace: &NamespaceId) -> Result<Vec<Marked>, StoreError> {
     let found = all_records(ports, &marks_partition(namespace)).await?;
     found.iter().map(parse_mark).collect()
 }
 
-/// Returns every record of a partition.
+/// Returns every record of a partition, in the order of the keys. All of them are in memory at
+/// once.
 pub async fn all_records(
     ports: &Ports,
     partition: &str,

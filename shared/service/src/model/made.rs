@@ -25,12 +25,12 @@ use crate::ports::Ports;
 /// Maximum number of records of each kind in the vault that are read.
 const MAX_READ: usize = 10 * MAX_PAGE;
 
-/// An enrolment code that is valid.
+/// An enrolment code that has not expired, and whose consent, if it depends on one, still lasts.
 #[derive(Clone, Debug)]
 pub struct ValidCode {
     /// SHA-256 of the code, which is its key.
     pub hash: Digest,
-    /// The code's record.
+    /// Record of the code, with its revision for a conditional write.
     pub code: Versioned<EnrolmentCode>,
 }
 
@@ -67,7 +67,7 @@ pub struct AppResources {
 }
 
 impl AppResources {
-    /// Reads the things that an app has made in a vault.
+    /// Reads what the app has made, from at most 10,000 records of each kind in the vault.
     pub async fn read(
         ports: &Ports,
         namespace: &NamespaceRef,

@@ -31,13 +31,13 @@ pub const INVITATION_SECONDS: i64 = 7 * 24 * 3600;
 /// Error: an account cannot answer an invitation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NotInvited {
-    /// The membership is active already.
+    /// The user is a member already, so there is nothing to answer.
     #[error("the membership is active already")]
     Active,
-    /// The invitation is for another address.
+    /// The account has another e-mail address than the one that was invited.
     #[error("the invitation is for another address")]
     OtherAddress,
-    /// The invitation is older than 7 days.
+    /// 7 days have passed since the invitation was sent or last renewed.
     #[error("the invitation has expired")]
     Expired,
 }
@@ -219,7 +219,7 @@ pub fn invitations_partition(email: &Email) -> String {
     format!("invited/{email}")
 }
 
-/// Returns the key of the entry of an invitation.
+/// Returns the key of the index entry of an address's invitation to the namespace with this slug.
 pub fn invitation_key(email: &Email, slug: &Slug) -> RecordKey {
     RecordKey::new(invitations_partition(email), slug.as_str())
 }

@@ -233,9 +233,9 @@ impl<'de> Deserialize<'de> for Pinned {
 /// proves that it is still the same one.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct NamespaceRef {
-    /// Slug of the namespace.
+    /// Slug, by which the namespace's record is found.
     pub slug: Slug,
-    /// Id of the namespace.
+    /// Id that the record must have; otherwise it is another namespace.
     pub id: NamespaceId,
 }
 
@@ -272,7 +272,7 @@ pub struct Namespace {
     /// Whether machines need a code to enrol.
     #[serde(default)]
     pub enrolment: Enrolment,
-    /// Time of its creation.
+    /// Time at which the slug was allocated.
     pub created_at: Timestamp,
 }
 
@@ -280,7 +280,7 @@ pub struct Namespace {
 /// parsing one key costs more than the rest of the request, including the check of the signature.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ServedNamespace {
-    /// Id of the namespace.
+    /// Id of this allocation of the slug, under which its objects are stored.
     pub id: NamespaceId,
     /// Whether owners sign its releases themselves, or this server does.
     pub kind: Kind,
@@ -293,7 +293,7 @@ pub struct ServedNamespace {
 }
 
 impl ServedNamespace {
-    /// Returns the key of an object of the namespace.
+    /// Returns the key under which an object of the namespace is in the object store.
     pub fn object_key(&self, class: Class, digest: Digest) -> ObjectKey {
         ObjectKey::new(self.id, class, digest)
     }
@@ -302,16 +302,16 @@ impl ServedNamespace {
 /// Entry of the list of all namespaces.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct NamespaceEntry {
-    /// Slug of the namespace.
+    /// Slug of the namespace, which is also the key of the entry.
     pub slug: Slug,
-    /// Id of the namespace.
+    /// Id of the allocation, which names most partitions of the namespace.
     pub namespace_id: NamespaceId,
 }
 
 /// Counter of the devices that wait for the owner.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Queue {
-    /// Number of devices.
+    /// Number of waiting devices, at most [`MAX_PENDING`]; without a record it is 0.
     #[serde(default)]
     pub pending: i64,
 }
@@ -391,18 +391,18 @@ impl Namespace {
         ))
     }
 
-    /// Returns the key of an object of the namespace.
+    /// Returns the key under which an object of the namespace is in the object store.
     pub fn object_key(&self, class: Class, digest: Digest) -> ObjectKey {
         ObjectKey::new(self.id, class, digest)
     }
 }
 
-/// Returns the key of the namespace with this slug.
+/// Returns the key of the [`Namespace`] with this slug.
 pub fn namespace_key(slug: &Slug) -> RecordKey {
     RecordKey::new(namespace_partition(slug), "ns")
 }
 
-/// Returns the key of the counter of a namespace's waiting devices.
+/// Returns the key of the [`Queue`] of a namespace.
 pub fn queue_key(slug: &Slug) -> RecordKey {
     RecordKey::new(namespace_partition(slug), "queue")
 }

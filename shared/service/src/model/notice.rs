@@ -98,7 +98,7 @@ pub enum Event {
         /// Time at which it expires.
         ends_at: Timestamp,
     },
-    /// A new root document of the vault, which lists its keys, drops a key, asks for fewer
+    /// A new root document of the vault (the signed list of its keys) drops a key, asks for fewer
     /// signatures, or gives a key more rights.
     KeyReplaced {
         /// Number of the new root version.
@@ -226,7 +226,7 @@ impl Destinations {
                 .any(|webhook| webhook.wants_topic(topic))
     }
 
-    /// Finds the webhook with this id.
+    /// Finds the webhook with this id; `None` if the namespace has none, or no longer.
     pub fn find_webhook(&self, id: &str) -> Option<&Webhook> {
         self.webhooks.iter().find(|webhook| webhook.id == id)
     }
@@ -242,7 +242,8 @@ impl Destinations {
         )
     }
 
-    /// Returns the write that replaces the record.
+    /// Returns the write that stores the destinations, under the condition that
+    /// [`Destinations::find`] has returned.
     pub fn to_write(&self, namespace: &NamespaceId, when: When) -> Result<Write, StoreError> {
         Ok(Write::put(
             destinations_key(namespace),
@@ -299,9 +300,9 @@ impl Delivery {
 /// A notice that waits to be sent.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Outgoing {
-    /// Event that the notice is about.
+    /// Event, from which the `type` and the `data` of the notice are written.
     pub event: Event,
-    /// Time of the event.
+    /// Time of the event. Delivery is tried until 7 days after it.
     pub at: Timestamp,
     /// Deliveries that have not ended; `None` until the recipients are chosen.
     pub deliveries: Option<Vec<Delivery>>,
@@ -339,9 +340,9 @@ impl Outgoing {
 /// The entry of an outbox in the list of non-empty outboxes: when it is visited next.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Due {
-    /// Slug of the namespace.
+    /// Slug of the namespace whose outbox is not empty.
     pub slug: Slug,
-    /// Id of the namespace.
+    /// Id of the same namespace, which is also the key of the entry.
     pub namespace_id: NamespaceId,
     /// Earliest time of the visit.
     pub due_at: Timestamp,
@@ -410,7 +411,7 @@ pub fn ends_key(namespace: &NamespaceId, payload: &Digest) -> RecordKey {
     RecordKey::new(notices_partition(namespace), format!("ends/{payload}"))
 }
 
-/// Returns the key of the destinations of a namespace.
+/// Returns the key of a namespace's [`Destinations`]; without a record it has none.
 pub fn destinations_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(notices_partition(namespace), "destinations")
 }

@@ -79,7 +79,7 @@ pub fn passkey_id(credential_id: &[u8]) -> PasskeyId {
     Digest::of(credential_id)
 }
 
-/// A passkey of an account.
+/// A passkey, as the record of its account contains it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Passkey {
     /// Name that the person gave it.
@@ -113,7 +113,7 @@ impl Passkey {
     }
 }
 
-/// The passkeys of an account.
+/// The passkeys of an account, at most [`MAX_PASSKEYS`].
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Passkeys {
     /// Random user handle of the account, which its authenticators store (WebAuthn `user.id`);
@@ -150,7 +150,7 @@ impl Passkeys {
         self.held.is_empty()
     }
 
-    /// Whether the account can have no more passkeys.
+    /// Whether the account has [`MAX_PASSKEYS`] passkeys, so that no other can be added.
     pub const fn is_full(&self) -> bool {
         self.held.len() >= MAX_PASSKEYS
     }
@@ -225,11 +225,11 @@ impl Passkeys {
 /// Index entry that leads from a credential to its account.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PasskeyEntry {
-    /// Id of the account.
+    /// The account in which to look for the passkey; only its record proves that it has it.
     pub account: AccountId,
 }
 
-/// Returns the key of the index entry of a credential.
+/// Returns the key of the [`PasskeyEntry`] of a credential.
 pub fn passkey_key(id: &PasskeyId) -> RecordKey {
     RecordKey::new(format!("passkey/{id}"), "passkey")
 }

@@ -78,7 +78,7 @@ pub struct AdditionState {
 }
 
 impl<T: Serialize> Challenge<T> {
-    /// Creates a challenge that begins now.
+    /// Creates a challenge that can be answered for [`CHALLENGE_SECONDS`] from now.
     pub fn begin_now(state: T, now: Timestamp) -> Self {
         Self {
             state,
@@ -86,7 +86,7 @@ impl<T: Serialize> Challenge<T> {
         }
     }
 
-    /// Returns the time at which the challenge began.
+    /// Returns the time at which the challenge began, computed from its end.
     pub fn begun_at(&self) -> Timestamp {
         self.ends_at.plus_seconds(-CHALLENGE_SECONDS)
     }
@@ -107,7 +107,7 @@ impl<T: Serialize> Challenge<T> {
     }
 }
 
-/// Returns the key of the challenge of a browser for this purpose.
+/// Returns the key of a browser's [`Challenge`] for this purpose, of which it has at most one.
 pub fn challenge_key(browser: &Digest, purpose: ChallengePurpose) -> RecordKey {
     RecordKey::new(
         session_partition(browser),

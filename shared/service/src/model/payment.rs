@@ -42,7 +42,7 @@ macro_rules! id {
                 (fits && text.bytes().all(good)).then(|| Self(text.to_owned()))
             }
 
-            /// Returns the id as text.
+            /// Returns the provider's text of the id.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -153,7 +153,7 @@ pub struct PaidSubscription {
     pub failing_since: Option<Timestamp>,
     /// Time of the newest event, by the provider's clock.
     pub as_of: Timestamp,
-    /// Terms; `None` until an event contained them.
+    /// Price and currency; `None` until an event contained them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terms: Option<Terms>,
     /// Whether its checkout was compared with the plan. False for subscriptions of version 0.5.0,
@@ -351,7 +351,7 @@ impl PaidSubscription {
     }
 }
 
-/// Returns the key of a subscription.
+/// Returns the key of the [`PaidSubscription`] with this id.
 pub fn subscription_key(id: &SubscriptionId) -> RecordKey {
     RecordKey::new(format!("payment/{}", id.as_str()), "subscription")
 }

@@ -22,14 +22,14 @@ pub const PROBLEMS: &str = "payment-problem";
 /// Lifetime of such a record, in days.
 const PROBLEM_DAYS: i64 = 90;
 
-/// A payment that went wrong.
+/// A payment that the service could not accept, with what an operator needs to settle it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct StoredProblem {
     /// Id of the event at the provider.
     pub event: EventId,
     /// Time of the event, by the provider's clock.
     pub at: Timestamp,
-    /// Kind of the problem.
+    /// Kind of the problem, which [`StoredProblem::describe`] explains to the operator.
     pub problem: PaymentProblemKind,
     /// The link, price, currency or mode in the event; `None` for other kinds of problem.
     pub found: Option<String>,

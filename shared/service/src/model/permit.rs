@@ -38,9 +38,9 @@ pub const MAX_PERMITS: usize = 20;
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "act")]
 pub enum Act {
-    /// Deletes the vault.
+    /// Deletes the vault and everything in it. Its name is not given out again.
     DeleteVault {},
-    /// Resets the pin of the vault.
+    /// Removes the pin of the vault, so that the next release may be of another vault.
     ResetPin {},
     /// Invites an address as an owner.
     InviteOwner {
@@ -65,7 +65,7 @@ pub enum Act {
         /// Role that the user gets.
         role: Role,
     },
-    /// Ends the membership of a user.
+    /// Ends the membership of a user, whose tokens for the vault become invalid at once.
     RemoveUser {
         /// Id of the user, `usr_…`.
         user: String,
@@ -192,7 +192,7 @@ impl Act {
 /// An act of a permit, with its state.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PermittedAct {
-    /// The permitted act.
+    /// The act with its values, which the app's request must match exactly.
     pub act: Act,
     /// Sentence for the act in the audit log; empty in records of an earlier version.
     #[serde(default)]
@@ -218,7 +218,7 @@ pub struct Permit {
     pub from: String,
     /// Whether and how the person has decided.
     pub state: PermitState,
-    /// Time of the request.
+    /// Time at which the app requested the confirmation.
     pub asked_at: Timestamp,
     /// Time from which it is no longer valid.
     pub ends_at: Timestamp,
@@ -246,7 +246,8 @@ impl Permit {
         }
     }
 
-    /// Returns the permit after the person's decision.
+    /// Returns the permit after the person's decision. A confirmed one may be used for
+    /// [`CONFIRMED_SECONDS`]; a declined one prevents the same request for [`DECLINED_SECONDS`].
     #[must_use]
     pub fn decided(self, confirmed: bool, now: Timestamp) -> Self {
         let (state, seconds) = if confirmed {
@@ -261,7 +262,7 @@ impl Permit {
         }
     }
 
-    /// Returns the sentences for its acts.
+    /// Returns the sentences that describe its acts, in the order of the page.
     pub fn sentences(&self) -> Vec<&str> {
         let acts = self.acts.iter();
         acts.map(|permitted| permitted.sentence.as_str()).collect()
@@ -343,7 +344,7 @@ pub fn is_permit_id(text: &str) -> bool {
     is_id(ID_PREFIX, text)
 }
 
-/// Returns the partition of the permits of an account.
+/// Returns the partition with an account's permits: one [`Permits`] record for each app.
 pub fn permits_partition(account: &AccountId) -> String {
     format!("permit/{account}")
 }

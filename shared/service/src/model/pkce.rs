@@ -16,7 +16,7 @@ pub struct Challenge(String);
 /// Error: a challenge is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadChallenge {
-    /// The parameter `code_challenge` is missing.
+    /// No `code_challenge`: the client does not use PKCE, which this service requires.
     #[error("code_challenge is required")]
     Missing,
     /// `code_challenge_method` is absent, which means plain, or anything but S256.

@@ -39,7 +39,7 @@ pub enum PlaceKind {
 }
 
 impl PlaceKind {
-    /// All kinds.
+    /// All kinds of place that a quota limits.
     pub const ALL: [Self; 3] = [Self::Machines, Self::People, Self::Drafts];
 
     /// Returns the limit of the quota for this kind.
@@ -84,7 +84,7 @@ impl PlaceKind {
 /// Error: all places that the quota allows are taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub struct FullPlaces {
-    /// Kind of place.
+    /// Kind of place of which none is free.
     pub kind: PlaceKind,
     /// Number of places that are taken.
     pub used: u64,
@@ -130,7 +130,8 @@ pub struct TakenPlace {
 
 impl TakenPlace {
     /// Takes a place when `used` are taken already. Fails if that reaches `limit`; 0 is no limit.
-    /// The commit has to fail if another number is taken by then.
+    /// The caller must add a write that fails the commit if the number of taken places has changed
+    /// by then.
     fn take_next(
         namespace: &NamespaceRef,
         kind: PlaceKind,
@@ -273,7 +274,7 @@ pub async fn admitted_machines(ports: &Ports, slug: &Slug) -> Result<Option<u64>
 /// The number of admitted machines of a namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineCount {
-    /// The number.
+    /// Number of admitted machines, from the counter or, without one, counted one by one.
     pub admitted: u64,
     /// Time at which they were last counted one by one; `None` for a count of an earlier version.
     counted_at: Option<Timestamp>,
@@ -303,7 +304,8 @@ impl MachineCount {
     }
 
     /// Counts the machines one by one, for a write under the condition of this count. Processes of
-    /// earlier versions decide without counting.
+    /// earlier versions admit and revoke machines without counting, so the stored number may be
+    /// wrong.
     pub async fn counted_anew(
         self,
         ports: &Ports,
@@ -316,7 +318,8 @@ impl MachineCount {
         })
     }
 
-    /// Returns the write that stores it.
+    /// Returns the write that stores the count. It fails if the count has changed since it was
+    /// read.
     pub fn to_write(self, namespace: &NamespaceRef) -> Result<Write, StoreError> {
         let document = Document::from_value(&Machines {
             admitted: self.admitted,
@@ -498,7 +501,8 @@ async fn count_guarded(
     Ok((count_places(ports, namespace, kind).await?, when))
 }
 
-/// Counts the places of a kind that are taken. The write fails a commit if one is taken meanwhile.
+/// Counts the taken places of a kind. The returned write makes a commit fail if another place is
+/// taken before it.
 pub async fn count_still(
     ports: &Ports,
     namespace: &NamespaceRef,

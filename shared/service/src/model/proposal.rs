@@ -19,7 +19,7 @@ pub const PROPOSAL_SECONDS: i64 = 14 * 24 * 3600;
 /// The part of a draft's record that describes a proposed release.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Proposed {
-    /// Number of the release.
+    /// Number that the release will have.
     #[serde(rename = "proposed_release")]
     pub number: u64,
     /// Number of the root version (document with the vault's keys) that the release names.

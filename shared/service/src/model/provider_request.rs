@@ -31,7 +31,7 @@ pub struct ProviderRequest {
     pub return_to: String,
     /// Whether the provider was asked to make the person enter credentials.
     pub fresh: bool,
-    /// Time of the request.
+    /// Time at which the browser was sent to the provider.
     pub at: Timestamp,
     /// Networks for which the sign-in counts as unfinished.
     #[serde(alias = "source")]
@@ -43,7 +43,7 @@ pub struct ProviderRequest {
 /// connected to it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PendingConnection {
-    /// Account that has the address.
+    /// Account that has the address, and that the person has to prove.
     pub account: AccountId,
     /// Issuer identifier of the provider.
     pub issuer: String,
@@ -88,12 +88,12 @@ impl PendingConnection {
     }
 }
 
-/// Returns the key of the request with this state of a browser.
+/// Returns the key of a browser's [`ProviderRequest`], by the SHA-256 of its `state`.
 pub fn request_key(browser: &Digest, state: &Digest) -> RecordKey {
     RecordKey::new(session_partition(browser), format!("provider/{state}"))
 }
 
-/// Returns the key of the pending connection of a browser.
+/// Returns the key of a browser's [`PendingConnection`], of which it has at most one.
 pub fn pending_key(browser: &Digest) -> RecordKey {
     RecordKey::new(session_partition(browser), "connect")
 }

@@ -112,13 +112,13 @@ pub enum ProvisioningEvent {
 /// Error: an event is not possible in the present state of a sign-up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum OutOfOrder {
-    /// There is no confirmed payment.
+    /// The namespace cannot be created before a payment is confirmed.
     #[error("access has not been paid for")]
     Unpaid,
-    /// The namespace does not exist yet.
+    /// The starter skills cannot be saved before the namespace exists.
     #[error("the namespace has not been allocated")]
     Unallocated,
-    /// The namespace exists already.
+    /// The namespace exists, so the vault can get no other name.
     #[error("the namespace has been allocated already")]
     Allocated,
 }
@@ -175,7 +175,7 @@ impl Provisioning {
         Ok((after != *self).then_some(after))
     }
 
-    /// Returns the next action of the service.
+    /// Returns what the service itself has to do next; the steps of the owner are not among it.
     pub fn next_action(&self) -> NextAction {
         match (self.paid_access, &self.namespace, self.imported) {
             (PaidAccess::Awaited, None, _) => NextAction::Wait,
@@ -260,7 +260,7 @@ pub fn next_step(steps: &[Step]) -> Option<StepName> {
         .map(|step| step.step)
 }
 
-/// Returns the key of a sign-up.
+/// Returns the key of the [`Provisioning`] with this reference.
 pub fn provisioning_key(reference: &Reference) -> RecordKey {
     RecordKey::new(format!("provisioning/{reference}"), "provisioning")
 }
@@ -282,12 +282,12 @@ pub fn slot_keys(account: &AccountId) -> [RecordKey; MAX_UNPAID] {
     std::array::from_fn(|n| RecordKey::new(account_partition(account), format!("sign-up-slot/{n}")))
 }
 
-/// Returns the key of the reservation of a name.
+/// Returns the key of the [`Link`] that reserves a name for a sign-up.
 pub fn reservation_key(slug: &Slug) -> RecordKey {
     RecordKey::new(format!("reserved/{slug}"), "reservation")
 }
 
-/// Returns the key of the link from a namespace to its sign-up.
+/// Returns the key of the [`Link`] from a namespace to its sign-up.
 pub fn link_key(slug: &Slug) -> RecordKey {
     RecordKey::new(format!("ns/{slug}"), "provisioning")
 }

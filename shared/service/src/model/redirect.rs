@@ -49,13 +49,13 @@ pub enum BadRedirect {
     /// Spaces, control characters, quotes or anything beyond ASCII.
     #[error("redirect URI must be ASCII")]
     Characters,
-    /// Not an absolute URI.
+    /// No scheme, or a form that URL parsers repair, such as `https:host`.
     #[error("redirect URI must be absolute")]
     NotAbsolute,
-    /// It contains a fragment.
+    /// A fragment, which RFC 6749 section 3.1.2 forbids.
     #[error("redirect URI must not contain a fragment")]
     Fragment,
-    /// It contains a user name or a password.
+    /// A user name or a password before the host, which makes the host easy to mistake.
     #[error("redirect URI must not contain a user name")]
     UserInfo,
     /// http to a host that is not the user's own machine.

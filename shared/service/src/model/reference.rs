@@ -11,7 +11,7 @@ use vault_store::random::{Random, random_bytes};
 pub struct Reference(String);
 
 impl Reference {
-    /// Creates a new reference.
+    /// Creates a random reference.
     pub fn fresh(random: &dyn Random) -> Self {
         Self(format!(
             "{:032x}",
@@ -26,7 +26,7 @@ impl Reference {
         (text.len() == 32 && text.bytes().all(digit)).then(|| Self(text.to_owned()))
     }
 
-    /// Returns the reference as text.
+    /// Returns the 32 hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }

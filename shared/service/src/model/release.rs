@@ -39,7 +39,7 @@ pub use vault_api::Release;
 
 use peaks::SignerPeak;
 
-/// Returns the write that stores a release.
+/// Returns the write that stores a release, in place of one with the same number and root version.
 pub fn release_write(release: &Release, namespace: &NamespaceId) -> Result<Write, StoreError> {
     Ok(Write::put(
         release_key(namespace, release.root_version, release.release),
@@ -86,7 +86,7 @@ pub async fn find_release(
     Ok(None)
 }
 
-/// Returns the partition that lists the releases of a namespace.
+/// Returns the partition with a namespace's releases, whose keys are those of [`sort_key`].
 pub fn releases_partition(namespace: &NamespaceId) -> String {
     format!("rel/{namespace}")
 }
@@ -104,13 +104,13 @@ pub fn sort_key(root_version: u64, release: u64) -> String {
 /// The mark that a release withdrew a bundle.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WithdrawnMark {
-    /// Id of the namespace whose bundle it is.
+    /// Id of the namespace whose bundle it is; the key contains only the slug.
     pub namespace_id: NamespaceId,
     /// Number of the first release that withdrew it.
     pub since_release: u64,
 }
 
-/// Returns the key of the mark of a withdrawn bundle.
+/// Returns the key of the [`WithdrawnMark`] of a bundle.
 pub fn withdrawn_key(slug: &Slug, bundle: &Digest) -> RecordKey {
     RecordKey::new(format!("withdrawn/{slug}"), bundle.to_string())
 }
@@ -130,9 +130,9 @@ pub struct Node {
 /// releases are compared with it, so that the bundle need not be read again.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct VariantOrigin {
-    /// Name of the skill.
+    /// Skill that was rendered.
     pub name: SkillName,
-    /// Version of the skill.
+    /// Version of the skill that was rendered.
     pub version: u64,
     /// Agent that it was rendered for.
     pub agent: AgentId,
@@ -203,7 +203,7 @@ impl Closure {
             .map(|(_, digest)| *digest)
     }
 
-    /// Returns the names of all objects.
+    /// Returns the names of all objects of the release, sorted by class and hash.
     pub fn object_names(&self) -> impl Iterator<Item = ObjectName> {
         self.nodes.keys().map(|(class, digest)| {
             let class = match class {
@@ -275,12 +275,12 @@ impl Closure {
         self.nodes.values().map(|node| node.size).sum()
     }
 
-    /// Returns the number of objects.
+    /// Returns the number of objects that the release names.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there are no objects.
+    /// Whether the release names no object.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }

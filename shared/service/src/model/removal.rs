@@ -31,17 +31,17 @@ pub struct Removal {
     pub slug: Slug,
     /// Id of the namespace whose records and objects are removed.
     pub namespace_id: NamespaceId,
-    /// Time of the deletion.
+    /// Time of the deletion; the removal waits for [`WAIT_SECONDS`] from then.
     pub deleted_at: Timestamp,
 }
 
 impl Removal {
-    /// Returns the key of the record.
+    /// Returns the key of the record, which is the name of the vault.
     pub fn key(&self) -> RecordKey {
         RecordKey::new(REMOVALS, self.slug.as_str())
     }
 
-    /// Whether the removal may begin.
+    /// Whether the removal may begin: [`WAIT_SECONDS`] have passed since the deletion.
     pub fn is_due(&self, now: Timestamp) -> bool {
         now >= self.deleted_at.plus_seconds(WAIT_SECONDS)
     }

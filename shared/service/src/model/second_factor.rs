@@ -35,7 +35,7 @@ pub struct TotpSecret([u8; 20]);
 pub struct BadSecret;
 
 impl TotpSecret {
-    /// Creates a new secret.
+    /// Creates a random secret.
     pub fn fresh(random: &dyn Random) -> Self {
         Self(random_bytes::<20>(random))
     }

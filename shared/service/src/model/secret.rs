@@ -37,7 +37,7 @@ pub enum SecretKind {
 }
 
 impl SecretKind {
-    /// Returns the first characters of the secret's text.
+    /// Returns the four characters with which the secret's text begins.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Access => "vat_",
@@ -67,7 +67,7 @@ impl SecretKind {
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Creates a new secret.
+    /// Creates a random secret of this kind.
     pub fn fresh(kind: SecretKind, random: &dyn Random) -> Self {
         let mut raw = random_bytes::<32>(random);
         let text = URL_SAFE_NO_PAD.encode(&raw[..kind.byte_count()]);

@@ -36,7 +36,7 @@ pub const APPROVAL_SECONDS: i64 = 120;
     tag = "credentials"
 )]
 pub enum Credentials {
-    /// The person entered credentials.
+    /// The person is known to have entered credentials.
     Entered {
         /// Time of the entry.
         at: Timestamp,
@@ -124,10 +124,10 @@ pub struct Session {
     /// [`Account::password_number`] at the sign-in.
     #[serde(default)]
     pub password_number: u32,
-    /// Epoch of the account at the sign-in.
+    /// Epoch of the account at the sign-in. When it is raised, the session ends.
     #[serde(default)]
     pub account_epoch: u32,
-    /// Epoch of the service at the sign-in.
+    /// Epoch of the service at the sign-in. When it is raised, the session ends.
     #[serde(default)]
     pub service_epoch: u32,
     /// Whether the password was right but the code of the second factor is still missing: the
@@ -237,15 +237,15 @@ pub struct SessionEntry {
     pub from: String,
 }
 
-/// Prefix of the keys of these entries in an account's partition.
+/// Prefix of the keys of [`SessionEntry`] records in an account's partition.
 pub const SESSIONS: &str = "session/";
 
-/// Returns the key of the newest sign-in of an account.
+/// Returns the key of the [`SessionEntry`] of an account's newest sign-in.
 pub fn sign_in_key(account: &AccountId) -> RecordKey {
     RecordKey::new(account::account_partition(account), "sign-in")
 }
 
-/// Returns the key of a session in the list of its account.
+/// Returns the key of the [`SessionEntry`] of a session in the list of its account.
 pub fn listed_session_key(account: &AccountId, session: &Digest) -> RecordKey {
     RecordKey::new(
         account::account_partition(account),
@@ -274,19 +274,19 @@ pub fn session_partition(session: &Digest) -> String {
     format!("session/{session}")
 }
 
-/// Returns the key of a session, by the SHA-256 of its cookie.
+/// Returns the key of the [`Session`] whose cookie has this SHA-256.
 pub fn session_key(session: &Digest) -> RecordKey {
     RecordKey::new(session_partition(session), "session")
 }
 
-/// Returns the key of the decision about one authorize request.
+/// Returns the key of the [`Approval`] of the authorize request with this query.
 pub fn approval_key(session: &Digest, query: &str) -> RecordKey {
     // A query may be longer than a key.
     let query = Digest::of(query.as_bytes());
     RecordKey::new(session_partition(session), format!("approval/{query}"))
 }
 
-/// Returns the key of the mark of a used form token.
+/// Returns the key of the mark that the form token with this nonce was used.
 pub fn spent_key(session: &Digest, nonce: &str) -> RecordKey {
     RecordKey::new(session_partition(session), format!("spent/{nonce}"))
 }

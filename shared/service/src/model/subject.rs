@@ -24,11 +24,11 @@ pub fn subject_name(issuer: &str, subject: &str) -> Digest {
 /// Index entry that leads from a person of an identity provider to the account.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SubjectEntry {
-    /// Id of the account.
+    /// The account in which to look for the proof; only its record shows that it has it.
     pub account: AccountId,
 }
 
-/// Returns the key of the index entry of a person.
+/// Returns the key of the [`SubjectEntry`] of a person, who is named by [`subject_name`].
 pub fn subject_key(subject: &Digest) -> RecordKey {
     RecordKey::new(format!("subject/{subject}"), "subject")
 }

@@ -63,16 +63,16 @@ pub struct AuthorizationCode {
     pub challenge: Challenge,
     /// Time from which it is no longer valid.
     pub expires_at: Timestamp,
-    /// Whether it was exchanged.
+    /// Whether it was exchanged. A second exchange revokes the grant.
     pub used: bool,
 }
 
-/// Returns the key of a token.
+/// Returns the key of the [`Token`] with this SHA-256.
 pub fn token_key(hash: &Digest) -> RecordKey {
     RecordKey::new(format!("tok/{hash}"), "tok")
 }
 
-/// Returns the key of a code.
+/// Returns the key of the [`AuthorizationCode`] with this SHA-256.
 pub fn code_key(hash: &Digest) -> RecordKey {
     RecordKey::new(format!("code/{hash}"), "code")
 }

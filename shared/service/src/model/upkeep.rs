@@ -124,7 +124,7 @@ impl RootWalk {
         ports.records.commit_writes(vec![write]).await.map(drop)
     }
 
-    /// Returns the key of the walk of a namespace.
+    /// Returns the key of the walk of a namespace, of which it has at most one.
     pub fn key(namespace: &NamespaceId) -> RecordKey {
         RecordKey::new("work", format!("roots/{namespace}"))
     }

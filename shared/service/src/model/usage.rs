@@ -46,7 +46,7 @@ const MAX_OPEN: usize = 256;
 /// A number of objects and the bytes that they have together.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Amount {
-    /// Size of all objects together.
+    /// Size of all objects together, in bytes.
     pub bytes: u64,
     /// Number of objects.
     pub objects: u64,
@@ -163,7 +163,7 @@ impl Add for Listed {
     }
 }
 
-/// The usage of a namespace.
+/// The record of what a namespace stores, with the uploads that have not ended.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Usage {
@@ -178,7 +178,6 @@ pub struct Usage {
     /// Whether an upload failed or was forgotten since the last listing, so that the count may be
     /// too high.
     pub is_doubtful: bool,
-    /// Open uploads.
     open: Vec<OpenUpload>,
     /// Changes since the beginning of a listing of all objects; `None` if none is running.
     listing: Option<Listing>,
@@ -226,7 +225,8 @@ impl Usage {
         })
     }
 
-    /// Returns the write that stores the usage.
+    /// Returns the write that stores the usage, under the condition that [`Usage::find`] has
+    /// returned.
     pub fn to_write(&self, namespace: &NamespaceId, when: When) -> Result<Write, StoreError> {
         let document = Document::from_value(self)?;
         Ok(Write::put(usage_key(namespace), document, when))
@@ -428,7 +428,6 @@ impl Usage {
     }
 }
 
-/// Returns the key of the usage of a namespace.
 fn usage_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(format!("stored/{namespace}"), "usage")
 }

@@ -61,7 +61,7 @@ pub struct User {
 /// namespace.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Membership {
-    /// Id of the user.
+    /// Id of the user, `usr_…`, by which its record is found.
     pub user_id: String,
     /// Namespace that the user belongs to.
     pub namespace: NamespaceRef,
@@ -78,7 +78,7 @@ impl User {
         }
     }
 
-    /// Returns the key of the user.
+    /// Returns the key of the user's record.
     pub fn key(&self) -> RecordKey {
         user_key(&self.namespace.id, &self.id)
     }
@@ -105,12 +105,12 @@ pub fn is_user_id(text: &str) -> bool {
     is_id("usr_", text)
 }
 
-/// Returns the key of a user.
+/// Returns the key of the [`User`] with this id.
 pub fn user_key(namespace: &NamespaceId, user_id: &str) -> RecordKey {
     RecordKey::new(users_partition(namespace), user_id)
 }
 
-/// Returns the partition that lists the users of a namespace.
+/// Returns the partition with a namespace's [`User`]s: members and open invitations.
 pub fn users_partition(namespace: &NamespaceId) -> String {
     format!("user/{namespace}")
 }
@@ -124,7 +124,7 @@ pub fn membership_key(account: &AccountId, slug: &Slug) -> RecordKey {
     )
 }
 
-/// Prefix of the keys of membership entries in an account's partition.
+/// Prefix of the keys of [`Membership`] entries in an account's partition.
 pub const MEMBERSHIPS: &str = "ns/";
 
 #[cfg(test)]

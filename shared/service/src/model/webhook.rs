@@ -145,7 +145,7 @@ pub struct SigningSecret(Zeroizing<[u8; 32]>);
 pub struct BadSigningSecret;
 
 impl SigningSecret {
-    /// Creates a new secret.
+    /// Creates a random secret.
     pub fn fresh(random: &dyn Random) -> Self {
         Self(Zeroizing::new(random_bytes::<32>(random)))
     }

@@ -22,7 +22,8 @@ const SIGNED_AGAIN_BYTES: u64 = 4096;
 /// revoking key after key.
 const MAX_QUOTAS: u64 = 4;
 
-/// The largest number, and the time until which a release that had it counts.
+/// The largest number of bytes or bundles in one release, and the time until which that release
+/// counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Peak {
     /// Bytes, or bundles.

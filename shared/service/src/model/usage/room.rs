@@ -121,11 +121,11 @@ impl StorageLimit {
 pub struct FullStorage {
     /// The limit that is exceeded.
     pub of: StorageLimit,
-    /// Amount that is stored.
+    /// Amount that was stored before the upload, in bytes or objects.
     pub used: u64,
-    /// Amount that the upload adds.
+    /// Amount that the upload adds, in the same unit.
     pub asked: u64,
-    /// Value of the limit.
+    /// Value of the limit, in the same unit.
     pub limit: u64,
 }
 
