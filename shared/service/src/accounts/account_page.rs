@@ -39,7 +39,6 @@ struct Vault {
 )]
 struct AccountPage {
     frame: Frame,
-    /// E-mail address of the account.
     email: String,
     /// Whether the account operates the service.
     operator: bool,
@@ -50,7 +49,6 @@ struct AccountPage {
     apps: NewestItems<ShownApp>,
     sessions: NewestItems<ShownSession>,
     second_factor: bool,
-    /// Number of passkeys of the account.
     passkeys: usize,
     /// Connections to an identity provider, each of which signs in to this account.
     connections: Vec<ShownConnection>,

@@ -64,7 +64,6 @@ struct ConfirmPage {
 
 /// Whether the person may confirm now, and what is missing otherwise.
 enum Readiness {
-    /// The person may confirm now.
     Ready,
     /// The session has no credentials of the last five minutes.
     CredentialsOld,
@@ -120,7 +119,6 @@ pub enum Decision {
     Confirm,
     /// The person confirms, but the box is not ticked: perhaps the second click of a double click.
     ConfirmUnticked,
-    /// The person declines.
     Decline,
 }
 
@@ -171,7 +169,7 @@ async fn find_app_permit(
     require_waiting(found, signed_in, || sign_out_button(app, browser, onward))
 }
 
-/// The form of the confirmation page.
+/// The form with which a person confirms or declines the permit of an app.
 pub const CONFIRM: FormTask = FormTask {
     purpose: Purpose::Confirm,
     onward: |app, form| match ReturnTo::from_form(app, form)? {
@@ -223,7 +221,7 @@ pub async fn decide_confirmation(app: &App, request: SignedInForm) -> Result<Res
     Ok(layout::render_page(StatusCode::OK, &page, None))
 }
 
-/// Parses the decision of a form.
+/// Parses the decision from the fields `decision` and `sure` (the box) of a form.
 pub fn parse_decision(form: &Form) -> Result<Decision, ErrorPage> {
     match form.value("decision") {
         Some("confirm") if form.value("sure") == Some("yes") => Ok(Decision::Confirm),

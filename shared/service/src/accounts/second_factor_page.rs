@@ -154,7 +154,8 @@ async fn make_page(
     })
 }
 
-/// Whether the service requires a second factor of this account.
+/// Whether the policy of the service requires a second factor of this account, because it is an
+/// operator or owns a namespace.
 async fn requires_second_factor(app: &App, account: &Account) -> Result<bool, StoreError> {
     if app.config.second_factor == SecondFactorPolicy::Optional {
         return Ok(false);

@@ -40,7 +40,7 @@ pub const fn too_many_attempts(retry_after: u64) -> &'static str {
 pub enum PasswordCheck {
     /// The password is correct.
     Good {
-        /// The account with this address.
+        /// The enabled account with the typed address.
         account: Box<Account>,
         /// Writes that take back what the attempt counted. The caller must commit them with the
         /// action that needed the password.

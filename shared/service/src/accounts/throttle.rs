@@ -6,8 +6,10 @@
 //! | `limit/sign-in/<network>` | first second of the window | `{n}`, failures of 15 minutes from one network, whatever the account |
 //! | `limit/sign-in-account/<sha256 of the account>` | first second of the window | `{n}`, failures of an hour at one account, from anywhere |
 //! | `limit/sign-in-browser/<sha256 of the account>/<sha256 of the cookie>` | first second of the window | `{n}`, failures of 15 minutes in one browser that signed in before, where the wider networks have too many |
-//! | `limit/sign-in-network/<sha256 of the account>/<network>` | first second of the window |
-//! `{n}`, failures of an hour at one account from one network, once the account has too many |
+//! | `limit/sign-in-network/<sha256 of the account>/<network>` | the same | `{n}`, see below |
+//!
+//! The last one counts the failures of an hour at one account from one network, once the account
+//! has too many.
 //!
 //! Once a network has too many failures, every attempt from it is refused. Once an account has too
 //! many, a browser that signed in to it before may continue, and each network has a few more tries

@@ -214,11 +214,12 @@ enum RefusedPasskey {
     /// No account has the passkey, or the text is no answer of an authenticator. Nothing is
     /// recorded.
     Unknown,
-    /// The passkey names this account, or the first proof did.
+    /// The answer is for this account: its first proof was accepted, or the index names it for the
+    /// passkey.
     OfAccount {
         /// E-mail address of the account, in whose logs the refusal is recorded.
         email: String,
-        /// Outcome of the audit entry.
+        /// Outcome for the audit entry, such as `passkey_refused`.
         outcome: &'static str,
     },
 }

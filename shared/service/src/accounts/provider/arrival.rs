@@ -8,11 +8,11 @@
 //! |---|---|
 //! | connected to an account | signs in to it, whatever address the provider names now |
 //! | unknown, with the verified address of an account without a proven owner | is connected and signs in: the address was invited |
-//! | unknown, with the verified address of any other account | must first enter the account's
-//! password (`connect`) |
-//! | unknown, with a verified address without an account | gets an account, if the address is
-//! invited or sign-up is open |
+//! | unknown, with the verified address of any other account | must first enter its password |
+//! | unknown, with a verified address without an account | gets one if it may sign up |
 //! | unknown, without a verified address | is refused |
+//!
+//! A service lets any verified address sign up, or only those with an invitation ([`SignUp`]).
 
 use std::net::IpAddr;
 

@@ -29,7 +29,7 @@ pub struct ShownConnection {
     pub since: String,
 }
 
-/// Returns the connections of an account.
+/// Returns the account's connections to identity providers, oldest first.
 pub fn list_connections(account: &Account) -> Vec<ShownConnection> {
     let proofs = account.proofs.iter();
     let shown = proofs.filter_map(|proof| match proof {
