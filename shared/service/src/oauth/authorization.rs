@@ -332,7 +332,6 @@ impl PendingConsent<'_> {
         apps_and_sessions::may_app_write(self.app, account, &self.request.client.id).await
     }
 
-    /// Renders the consent page.
     async fn render_consent_page(
         &self,
         problem: Option<&'static str>,
@@ -501,7 +500,7 @@ async fn render_refused_sign_in(
     response
 }
 
-/// The form of the consent page.
+/// The form with which a person allows or denies an authorize request.
 pub const CONSENT: FormTask = FormTask {
     purpose: Purpose::Consent,
     onward: |app, form| authorize_query(app, form).map(ReturnTo::Authorize),

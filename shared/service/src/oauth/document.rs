@@ -28,13 +28,13 @@ pub enum BadDocument {
     /// The status is not 200. A redirect is refused too, because another host could be its target.
     #[error("client address answers with status {0} instead of 200")]
     Status(u16),
-    /// The media type is not JSON.
+    /// The media type is neither `application/json` nor one that ends with `+json`.
     #[error("media type of the client document must be JSON")]
     MediaType,
     /// The body is not a JSON object, or repeats a member.
     #[error("client document must be a JSON object")]
     NotJson,
-    /// The document describes another client.
+    /// Its `client_id` is not exactly the URL at which it was found.
     #[error("client_id of the client document must be its address")]
     OtherClient,
     /// The document contains or requests a secret, although anyone can read the document.

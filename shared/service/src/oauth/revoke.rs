@@ -55,7 +55,7 @@ pub struct TokenRecords {
     grant: Option<Versioned<Grant>>,
 }
 
-/// Loads the token and its grant.
+/// Loads the token with this hash, and its grant. Both are absent if no such token is stored.
 pub async fn load_token(ports: &Ports, hash: &Digest) -> Result<TokenRecords, StoreError> {
     let Some(token) = ports.get::<Token>(&token_key(hash)).await? else {
         return Ok(TokenRecords::default());

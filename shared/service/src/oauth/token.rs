@@ -34,7 +34,6 @@ pub struct TokenRequest {
     pub client: ClientName,
     /// Audience (`resource`), if the request names it.
     resource: Option<String>,
-    /// The code or refresh token.
     presented: PresentedSecret,
 }
 

@@ -84,16 +84,16 @@ pub enum BadIdToken {
     /// The provider has no key with this id and algorithm.
     #[error("no key of the provider has the name and the algorithm of the ID token")]
     UnknownKey,
-    /// The signature does not match the key.
+    /// The provider's key did not make the signature, so nothing in the payload counts.
     #[error("the signature of the ID token is not valid")]
     Signature,
-    /// Another provider issued the token.
+    /// `iss` is not the issuer in the settings of this service.
     #[error("the ID token is from another provider")]
     Issuer,
-    /// The provider issued the token for another client.
+    /// `aud` lacks the client id of this service, or `azp` does not name it where it must.
     #[error("the ID token is for another client")]
     Audience,
-    /// The provider issued the token for another request.
+    /// `nonce` is not that of the request, so the token answers another sign-in.
     #[error("the nonce of the ID token is not that of the request")]
     Nonce,
     /// The token has expired, or was not issued at the time of the request.

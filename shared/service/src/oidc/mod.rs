@@ -84,7 +84,7 @@ pub fn given_secret(secret: SecretString) -> SecretSource {
 /// Reason why a sign-in through the provider failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
-    /// The provider does not answer.
+    /// A request to the provider failed; [`ProviderHttp`] says which statuses count as failures.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
     /// A request failed within the last [`RETRY_SECONDS`], so none is made.
@@ -93,7 +93,7 @@ pub enum ProviderError {
     /// The provider's discovery document does not fit the settings.
     #[error(transparent)]
     Discovery(#[from] BadDiscovery),
-    /// The keys of the provider cannot be read.
+    /// The document at the provider's `jwks_uri` is not a key set.
     #[error(transparent)]
     Keys(#[from] BadKeys),
     /// The client secret of this service cannot be read.
@@ -105,10 +105,10 @@ pub enum ProviderError {
     /// The provider refused this service as client, with this error code.
     #[error("the identity provider refused this service: {0}")]
     Client(String),
-    /// The provider's answer is not that of a token endpoint.
+    /// The token or userinfo endpoint answered in another form, or about another person.
     #[error("the answer of the identity provider is not valid")]
     Answer,
-    /// The ID token is not valid.
+    /// The ID token is not valid for this sign-in; [`BadIdToken`] says why.
     #[error(transparent)]
     IdToken(#[from] BadIdToken),
 }
