@@ -54,7 +54,7 @@ pub struct MadeByClient {
 }
 
 impl MadeByClient {
-    /// Whether it lists nothing, and nothing is left out.
+    /// Whether the lists are empty and complete.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 #[serde(into = "String", try_from = "String")]
 pub struct Email(String);
 
-/// The error for a text that is not such an address.
+/// Error: a text is not an address that [`Email`] accepts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("this is not an e-mail address in plain ASCII")]
 pub struct BadEmail;

@@ -173,7 +173,7 @@ impl Vault {
 /// prevent publishing: it is read as absent.
 #[derive(Clone, Debug, Deserialize)]
 pub struct VaultHead {
-    /// The signer of its releases.
+    /// Whether the owner or the server signs its releases; `None` for a word of a later service.
     #[serde(default, deserialize_with = "read_if_known")]
     pub kind: Option<Kind>,
     #[serde(default, deserialize_with = "read_if_known")]
@@ -204,7 +204,7 @@ struct CatalogHash {
 }
 
 impl VaultHead {
-    /// SHA-256 of the bytes of the current catalog.
+    /// Returns the SHA-256 of the bytes of the current catalog; `None` before the first release.
     pub fn catalog_sha256(&self) -> Option<Digest> {
         self.release.as_ref().map(|release| release.sha256)
     }
