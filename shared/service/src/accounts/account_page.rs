@@ -40,7 +40,6 @@ struct Vault {
 struct AccountPage {
     frame: Frame,
     email: String,
-    /// Whether the account operates the service.
     operator: bool,
     csrf: String,
     return_to: String,

@@ -39,10 +39,10 @@ pub enum BootstrapError {
     /// The store has no owner, and the settings do not name one.
     #[error("no owner exists yet: the first start needs the owner's e-mail address and password")]
     Missing,
-    /// The address cannot name an account.
+    /// The address in the settings is not an e-mail address in plain ASCII.
     #[error("the owner's address: {0}")]
     Email(#[from] BadEmail),
-    /// The password is too short or too long.
+    /// The password has fewer than 24 characters, or more than 1,024 bytes.
     #[error("the owner's password: {0}")]
     Password(#[from] BadPassword),
     /// The password could not be hashed.

@@ -28,7 +28,6 @@ use crate::web::layout::{self, Frame, MessagePage, SignOut, format_minute};
 struct Sentence {
     /// What the act does, and to whom.
     what: String,
-    /// The consequence of the act.
     effect: String,
 }
 
@@ -40,7 +39,6 @@ struct AskingApp {
     since: String,
 }
 
-/// Template of the confirmation page.
 #[derive(Template)]
 #[template(path = "confirm.html")]
 struct ConfirmPage {
@@ -112,7 +110,6 @@ pub struct ConfirmForm {
     pub unticked: bool,
 }
 
-/// Decision that a form carries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Decision {
     /// The person confirms and has ticked the box.

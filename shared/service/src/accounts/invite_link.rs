@@ -29,7 +29,6 @@ pub struct InvitePage {
     pub frame: Frame,
     /// Path that the form is sent to, below the prefix of the public URL.
     pub action: String,
-    /// E-mail address of the account.
     pub email: String,
     /// Minimum length of the password, in characters.
     pub least: usize,

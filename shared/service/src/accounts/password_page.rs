@@ -29,7 +29,6 @@ use vault_api::Email;
 pub struct PasswordPage {
     /// Host and path prefix of the service, for the header of the page.
     pub frame: Frame,
-    /// E-mail address of the account.
     pub email: String,
     /// Minimum length of the new password, in characters.
     pub least: usize,

@@ -56,7 +56,6 @@ struct SpentAct {
     id: String,
     /// Description of the act, as the person confirmed it.
     sentence: String,
-    /// Time at which the permit ends.
     ends_at: Timestamp,
 }
 

@@ -170,7 +170,7 @@ pub const CHANGE: FormTask = FormTask {
     action: "account.second-factor",
 };
 
-/// Change that the form asks for.
+/// Change of the second factor, from the field `change` of the form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum FactorChange {
     On,
@@ -189,7 +189,6 @@ impl FactorChange {
         }
     }
 
-    /// Returns the audit log action of the change.
     const fn audit_action(self) -> &'static str {
         match self {
             Self::On => "account.second-factor-on",

@@ -49,7 +49,6 @@ impl ShownApp {
 /// A client whose authorize request continues after the sign-in.
 #[derive(Clone, Copy)]
 pub struct WaitingApp<'a> {
-    /// The client that waits for the sign-in.
     pub client: &'a Client,
     /// The redirect URI that receives its code.
     pub redirect: &'a RedirectUri,
@@ -66,7 +65,6 @@ pub struct SignInPrompt<'a> {
     pub problem: Option<&'static str>,
 }
 
-/// Template of the sign-in page.
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 struct SignInPage {

@@ -27,7 +27,7 @@ use crate::web::layout::format_minute;
 const MOST_VAULTS: usize = 5;
 /// Maximum number of pages read of one log, of 1,000 entries each.
 const MAX_PAGES: usize = 10;
-/// Maximum number of notices about events.
+/// Maximum number of notices about events; the most alarming are shown.
 const MAX_LINES: usize = 12;
 /// Time for which the newest sign-in is stored, in seconds: 400 days.
 const REMEMBERED_SECONDS: i64 = 400 * 24 * 3600;

@@ -60,7 +60,7 @@ pub enum Proof {
     },
 }
 
-/// An account, as it is stored.
+/// The record of an account. It contains the secret of the second factor itself.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -333,11 +333,11 @@ pub struct ServiceEpoch {
 /// has been raised.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Epochs {
-    /// Epoch of the account.
+    /// [`Account::epoch`] at that time.
     pub account: u32,
-    /// Epoch of the namespace; 0 if there is none.
+    /// [`Namespace::epoch`] at that time; 0 if there is no namespace.
     pub namespace: u32,
-    /// Epoch of the whole service.
+    /// [`ServiceEpoch::epoch`] at that time.
     pub service: u32,
 }
 
@@ -410,7 +410,7 @@ pub struct PreparedAccount {
     /// Link that sets the password; only the caller gets it. `None` if the account can sign in
     /// already.
     pub url: Option<String>,
-    /// Whether the account existed before the call.
+    /// False if the writes create the account.
     pub existed: bool,
 }
 

@@ -72,7 +72,7 @@ impl Change {
         }
     }
 
-    /// Adds the values before the change.
+    /// Adds the values before the change; `None` adds none.
     #[must_use]
     pub fn with_before(self, state: impl Into<Option<Value>>) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Change {
         }
     }
 
-    /// Adds the values after the change.
+    /// Adds the values after the change; `None` adds none.
     #[must_use]
     pub fn with_after(self, state: impl Into<Option<Value>>) -> Self {
         Self {

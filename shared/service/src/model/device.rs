@@ -43,7 +43,8 @@ const SEEN_SECONDS: i64 = 400 * 24 * 3600;
 /// Network of a waiting device whose address was not recorded.
 pub const UNKNOWN_NETWORK: &str = "unknown";
 
-/// A device, as it is stored.
+/// The record of a device. That of a revoked one stays until an owner forgets the device, so that
+/// its key cannot enrol again.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Device {
     /// Id of the device, `dev_…`: computed from slug and key, so that concurrent requests of one
@@ -59,7 +60,7 @@ pub struct Device {
     pub status: DeviceStatus,
     /// Time of its enrolment, by the service's clock.
     pub enrolled_at: Timestamp,
-    /// Time of the last decision on the device.
+    /// Time of the last decision on the device; `None` before the first.
     pub decided_at: Option<Timestamp>,
     /// Id of the user who made that decision, or of the enrolment code that admitted the device.
     /// Absent in records of earlier versions.
@@ -123,7 +124,7 @@ impl LastSeen {
         (held.as_ref() != Some(&next)).then_some(next)
     }
 
-    /// Returns the write that stores the record.
+    /// Returns the write that stores the record of the device whose public key has the text `key`.
     pub fn to_write(&self, slug: &Slug, key: &str, now: Timestamp) -> Result<Write, StoreError> {
         Ok(Write::put_until(
             seen_key(slug, key),
@@ -140,7 +141,7 @@ impl LastSeen {
 /// when the queue was full, they dropped a device.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Pending {
-    /// Public key of the device.
+    /// Public key of the device, which leads to its record.
     pub public_key: PublicKey,
     /// Source of the enrolment; unknown in records of earlier versions.
     #[serde(default = "Pending::earlier_source")]

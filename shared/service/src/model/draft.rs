@@ -137,7 +137,7 @@ pub struct DraftRecord {
     pub submitted_by: Submitter,
     /// Recorded state. The present state of a proposal may differ: see [`super::outcome`].
     pub state: State,
-    /// Time of the last change of the state.
+    /// Time of the last change of the state; that of the submission at first.
     pub changed_at: Timestamp,
     /// Number of the release that contains the change, once the draft is accepted.
     pub release: Option<u64>,

@@ -96,7 +96,7 @@ impl EnrolmentCode {
     }
 }
 
-/// An entry of [`AppCodes`].
+/// A code that an app created without a confirmation.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AppCode {
     /// SHA-256 of the code.
@@ -140,7 +140,7 @@ impl AppMachines {
 
 /// The codes of an app as they were read, without those that have ended or are used up.
 pub struct LoadedAppCodes {
-    /// Numbers of machines that count for the app.
+    /// Numbers of machines that count against the limit of the app.
     pub machines: AppMachines,
     codes: Vec<AppCode>,
     key: RecordKey,

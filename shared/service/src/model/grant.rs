@@ -37,7 +37,7 @@ pub const GRACE_SECONDS: i64 = 600;
 /// record the use of an access token.
 const EARLIER_GRACE_SECONDS: i64 = 10;
 
-/// A grant, as it is stored.
+/// The record of a consent, with the hashes of its newest tokens.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Grant {
     /// Properties that the tokens share, such as account, client and namespace.
@@ -61,7 +61,7 @@ pub struct Grant {
 /// The refresh token before the newest one, with what is needed to answer its refresh again.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Previous {
-    /// SHA-256 of the refresh token.
+    /// SHA-256 of the refresh token that was replaced.
     pub refresh: Digest,
     /// Time at which it was first used, and so replaced.
     pub rotated_at: Timestamp,
@@ -97,7 +97,7 @@ impl Previous {
 pub struct Revoked {
     /// Time of the revocation; no token of the family is valid from then on.
     pub at: Timestamp,
-    /// Reason for the revocation.
+    /// Whether somebody requested it, or a used code or token was presented again.
     pub why: RevocationReason,
 }
 

@@ -135,7 +135,8 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Whether the grace period is over.
+    /// Whether [`GRACE_SECONDS`] have passed since the marking, so that the sweep may delete the
+    /// object.
     pub fn is_grace_over(&self, now: Timestamp) -> bool {
         now >= self.marked_at.plus_seconds(GRACE_SECONDS)
     }
@@ -152,7 +153,7 @@ impl Mark {
 pub struct Marked {
     /// Name of the marked object, from the key of the record.
     pub name: ObjectName,
-    /// Content of the mark.
+    /// When the object was marked, and whether its deletion has begun.
     pub mark: Mark,
     /// Revision of the mark's record, for a conditional write.
     pub revision: u64,

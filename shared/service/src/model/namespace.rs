@@ -95,7 +95,7 @@ impl Subscription {
 /// The current release, which devices read.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Current {
-    /// Number of the release.
+    /// Number of the release, as its catalog states it.
     pub release: u64,
     /// SHA-256 of the catalog's exact bytes, under which they are stored.
     pub sha256: Digest,
@@ -239,7 +239,7 @@ pub struct NamespaceRef {
     pub id: NamespaceId,
 }
 
-/// A namespace, as it is stored.
+/// The record of a namespace. It stays after a deletion, so that the slug is not used again.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Namespace {
     /// Id of this allocation of the slug. Objects and devices are bound to it, never to the slug.

@@ -120,7 +120,7 @@ pub enum Event {
         quota: QuotaKind,
         /// Amount in use, in the unit of the limit.
         used: u64,
-        /// Value of the limit.
+        /// Value of the limit, in its own unit.
         limit: u64,
     },
     /// An owner tests a webhook.
@@ -148,7 +148,7 @@ impl Event {
     }
 }
 
-/// Destinations of the notices of a namespace.
+/// The webhooks of a namespace, and whether its owners get mail.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Destinations {
     /// Webhooks, oldest first.
@@ -253,7 +253,7 @@ impl Destinations {
     }
 }
 
-/// Recipient of a delivery.
+/// A webhook or an owner to whom a notice is sent.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recipient {
@@ -266,7 +266,7 @@ pub enum Recipient {
 /// The delivery of a notice to one recipient.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Delivery {
-    /// Recipient of the notice.
+    /// The webhook or owner that gets the notice.
     pub to: Recipient,
     /// Number of attempts that have begun.
     pub attempts: u32,
@@ -411,7 +411,7 @@ pub fn ends_key(namespace: &NamespaceId, payload: &Digest) -> RecordKey {
     RecordKey::new(notices_partition(namespace), format!("ends/{payload}"))
 }
 
-/// Returns the key of a namespace's [`Destinations`]; without a record it has none.
+/// Returns the key of a namespace's [`Destinations`]. A namespace without the record has none.
 pub fn destinations_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(notices_partition(namespace), "destinations")
 }

@@ -102,7 +102,7 @@ impl ReportedState {
 pub enum SubscriptionState {
     /// The first payment has not arrived.
     Incomplete,
-    /// Paid.
+    /// The payments are up to date, or a trial runs.
     Paid,
     /// A payment failed; the grace period runs.
     PastDue,
@@ -176,7 +176,7 @@ pub struct PaidSubscription {
 /// An event in the operator's list of payments that went wrong.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ListedEvent {
-    /// Id of the event.
+    /// The provider's id of the event.
     pub event: EventId,
     /// Time of the event, by the provider's clock.
     pub at: Timestamp,

@@ -42,7 +42,7 @@ pub enum Act {
     DeleteVault {},
     /// Removes the pin of the vault, so that the next release may be of another vault.
     ResetPin {},
-    /// Invites an address as an owner.
+    /// Invites a person as an owner of the vault.
     InviteOwner {
         /// Address to invite.
         email: Email,
@@ -84,7 +84,7 @@ pub enum Act {
         /// Id of the machine, `dev_…`.
         machine: String,
     },
-    /// Deletes an account.
+    /// Deletes an account and removes its person from every vault.
     DeleteAccount {
         /// Address of the account.
         email: Email,

@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq as _;
 #[serde(transparent)]
 pub struct Challenge(String);
 
-/// Error: a challenge is rejected.
+/// Error: an authorize request has no PKCE challenge that this service accepts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadChallenge {
     /// No `code_challenge`: the client does not use PKCE, which this service requires.

@@ -42,7 +42,7 @@ impl PlaceKind {
     /// All kinds of place that a quota limits.
     pub const ALL: [Self; 3] = [Self::Machines, Self::People, Self::Drafts];
 
-    /// Returns the limit of the quota for this kind.
+    /// Returns the name under which the quota limits this kind.
     pub const fn quota(self) -> QuotaKind {
         match self {
             Self::Machines => QuotaKind::Machines,

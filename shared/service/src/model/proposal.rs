@@ -42,14 +42,14 @@ pub struct Proposed {
 /// The part of a namespace's state on which a proposal builds.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Base {
-    /// SHA-256 of the payload of the current release.
+    /// SHA-256 of the payload of the current release; `None` before the first one.
     pub payload_sha256: Option<Digest>,
-    /// SHA-256 of the payload of the pinned root version.
+    /// SHA-256 of the payload of the pinned root version; `None` if nothing is pinned.
     pub root_sha256: Option<Digest>,
 }
 
 impl Base {
-    /// Returns the present state of the namespace.
+    /// Returns the base of a proposal that is submitted now.
     pub fn of_namespace(namespace: &Namespace) -> Self {
         let current = namespace.current.as_ref();
         let pin = namespace.pin.vault_pin();

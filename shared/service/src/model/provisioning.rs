@@ -252,7 +252,7 @@ fn steps_from(is_done: [bool; 5]) -> [Step; 5] {
     })
 }
 
-/// Returns the first step that is not done.
+/// Returns the first step that is not done; `None` if all are.
 pub fn next_step(steps: &[Step]) -> Option<StepName> {
     let mut steps = steps.iter();
     steps

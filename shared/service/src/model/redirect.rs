@@ -43,7 +43,7 @@ enum Kind {
 /// Error: a redirect URI is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadRedirect {
-    /// Longer than `LONGEST` or empty.
+    /// Longer than [`LONGEST`] or empty.
     #[error("redirect URI must have 1 to 1024 bytes")]
     Length,
     /// Spaces, control characters, quotes or anything beyond ASCII.

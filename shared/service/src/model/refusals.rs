@@ -63,7 +63,7 @@ pub enum NamedBy {
 pub struct RefusedRequest {
     /// Namespace in whose log it is recorded; `None` for the log of the service.
     pub namespace: Option<NamespaceId>,
-    /// Actor whose request was refused.
+    /// Sender of the request, as the log names it.
     pub actor: Actor,
     /// Name of the requested action.
     pub action: String,
@@ -198,7 +198,7 @@ struct Pending {
     last_at: Timestamp,
 }
 
-/// Refusals to add to the count of this entry.
+/// The key of an entry, and the refusals to add to its count.
 type Addition = (RecordKey, Pending);
 
 /// Next step for a refusal.

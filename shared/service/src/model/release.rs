@@ -160,7 +160,7 @@ pub struct Closure {
     variants: BTreeMap<Digest, VariantOrigin>,
     /// Skills that earlier releases had and this one has not.
     pub former: FormerSkills,
-    /// The most that keys signed in former releases.
+    /// The most that keys signed in one release of the last 30 days, where it is more than here.
     pub signed: SignedPeaks,
 }
 
@@ -176,7 +176,7 @@ const HEAD_WITH_VARIANTS: &str = "vault.closure/3\n";
 const HEAD_WITH_PEAKS: &str = "vault.closure/4\n";
 
 impl Closure {
-    /// Adds an object with this class and hash to the list.
+    /// Adds an object with this class and hash to the list, in place of an earlier entry.
     pub fn insert(&mut self, class: Class, digest: Digest, node: Node) {
         self.nodes.insert((named_class(class), digest), node);
     }

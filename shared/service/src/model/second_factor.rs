@@ -123,7 +123,7 @@ fn encode_base32(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The second factor of an account.
+/// The second factor of an account: the shared secret, and hashes of the recovery codes.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SecondFactor {
     secret: TotpSecret,

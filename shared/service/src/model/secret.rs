@@ -24,7 +24,7 @@ pub enum SecretKind {
     Invite,
     /// Cookie of a signed-in browser, `vse_`.
     Session,
-    /// Cookie that marks a browser, `vbr_`.
+    /// Cookie of a browser that signed in before, `vbr_`.
     Browser,
     /// Enrolment code, `vec_`; of 128 bits only, because people read it to each other.
     Enrolment,

@@ -111,7 +111,7 @@ impl From<StoredCredentials> for Credentials {
     }
 }
 
-/// A session: a signed-in browser.
+/// The record of a signed-in browser, or of one that still lacks the code of the second factor.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Session {
     /// Account that signed in.
@@ -233,7 +233,7 @@ impl Session {
 pub struct SessionEntry {
     /// Time of the sign-in.
     pub at: Timestamp,
-    /// Network of the browser.
+    /// Network that the browser signed in from, as the person sees it.
     pub from: String,
 }
 

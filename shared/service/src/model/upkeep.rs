@@ -21,7 +21,7 @@ use super::kept::{MAX_NAMES, ObjectName};
 use super::usage::Listed;
 use crate::ports::{Ports, Versioned};
 
-/// Partition of the visits.
+/// Partition of the [`Visit`] records, one for each namespace.
 pub const VISITS: &str = "collected";
 
 /// Position of a visit among the objects of a namespace: an index into the collected classes, and

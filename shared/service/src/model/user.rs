@@ -22,7 +22,7 @@ pub use vault_api::{MembershipState as State, Role, Scope, Scopes};
 /// The scope of operators in OAuth. It is not a [`Scope`], because no user of a namespace has it.
 pub const OPERATOR: &str = "operator";
 
-/// A user, as it is stored.
+/// The record of a member of a namespace, or of an invitation to it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct User {
     /// Id of the user, `usr_…`.

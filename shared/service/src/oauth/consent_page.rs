@@ -83,9 +83,7 @@ impl ScopeOffer {
 pub struct NamespaceChoice {
     /// Slug of the namespace, which is also the value that the form sends.
     pub slug: String,
-    /// Role of the person in the namespace.
     pub role: &'static str,
-    /// Whether the person may write in the namespace.
     pub may_write: bool,
 }
 
@@ -93,7 +91,6 @@ pub struct NamespaceChoice {
 /// value.
 const OTHER_VAULT: &str = "*";
 
-/// Template of the consent page.
 #[derive(Template)]
 #[template(path = "consent.html")]
 pub struct ConsentPage {

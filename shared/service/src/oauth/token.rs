@@ -121,7 +121,7 @@ pub struct Decision {
     pub answer: Result<TokenAnswer, TokenError>,
     /// Conditional writes. A refusal has some too if it ends a family.
     pub writes: Vec<Write>,
-    /// Refusal to record in the audit log.
+    /// Refusal to record in the audit log, if the code or token is known.
     pub refused: Option<RefusedRequest>,
     /// Id of the grant that issues tokens, for the limit of token pairs a minute.
     pub grant: Option<String>,

@@ -75,7 +75,7 @@ pub enum Address {
     Verified(String),
 }
 
-/// Reason why a token is rejected.
+/// Reason why an ID token does not prove who signed in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadIdToken {
     /// The text is not a signed JSON Web Token.

@@ -45,7 +45,6 @@ const TOO_MANY: &str = "Your account has 10 passkeys, the most it may have. Remo
 /// Message when the name of the new passkey is empty, too long or has invisible characters.
 const BAD_NAME: &str = "Give the passkey a name of 1 to 64 characters, all of them visible.";
 
-/// Page with the list of passkeys.
 #[derive(Template)]
 #[template(path = "passkeys.html")]
 #[expect(
@@ -63,11 +62,9 @@ struct PasskeysPage {
     port: String,
     /// Whether this service lets a passkey sign in without a password.
     signs_in: bool,
-    /// Whether the account has a second factor.
     has_factor: bool,
     /// Whether the password signs in without a second factor.
     password_alone: bool,
-    /// Whether the account has the maximum number of passkeys.
     is_full: bool,
     /// Maximum number of passkeys of an account.
     most: usize,

@@ -91,7 +91,7 @@ impl Needed {
     }
 }
 
-/// A limit for stored objects.
+/// A limit that an upload can exceed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StorageLimit {
     /// Bytes of the quota.
@@ -176,7 +176,7 @@ fn check_limit(of: StorageLimit, used: u64, asked: u64, limit: u64) -> Result<()
     })
 }
 
-/// An allowance beyond the quota.
+/// The amount that a vault may store beyond its quota for one purpose.
 #[derive(Clone, Copy)]
 struct Allowance {
     /// Amount that was used of it before.
