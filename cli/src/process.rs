@@ -38,11 +38,8 @@ pub struct Process {
     home: Option<PathBuf>,
     /// The path of this program's executable file.
     program: Option<PathBuf>,
-    /// Whether standard input is a terminal.
     pub stdin_is_terminal: bool,
-    /// Whether standard output is a terminal.
     pub stdout_is_terminal: bool,
-    /// Whether standard error is a terminal.
     pub stderr_is_terminal: bool,
     /// The width of the terminal that is standard output, in characters.
     pub stdout_columns: Option<usize>,

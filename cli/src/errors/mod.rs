@@ -55,7 +55,6 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Returns the exit code as a number.
     pub const fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -84,7 +83,7 @@ impl From<Exit> for u8 {
 pub struct Place {
     /// The file as the user named it.
     pub path: String,
-    /// The line, if known.
+    /// `None` if only the file is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     /// The column in characters, if known.
@@ -142,7 +141,6 @@ struct More {
 /// A sign-in that lacks scopes (rights) which its user can grant on a consent page.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MissingScope {
-    /// The address of the service.
     pub base: String,
     /// The name of the sign-in: the slug of a vault, or a name that begins with `@`.
     pub sign_in: String,
@@ -161,7 +159,6 @@ impl Failure {
         }
     }
 
-    /// Returns the exit code of the process.
     pub fn exit(&self) -> Exit {
         self.code.exit()
     }
@@ -207,7 +204,7 @@ impl Failure {
         self
     }
 
-    /// Sets the location in a file.
+    /// Sets the file, and the line if known, that the user must correct.
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {
         self.more.place = Some(place);
@@ -249,7 +246,6 @@ impl Failure {
         self.more.missing_scope.as_ref()
     }
 
-    /// Returns the location in a file.
     pub const fn place(&self) -> Option<&Place> {
         self.more.place.as_ref()
     }

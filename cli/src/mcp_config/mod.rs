@@ -14,7 +14,6 @@ use serde_json::{Map, Value};
 pub enum Format {
     /// JSON; comments and trailing commas are accepted.
     Json,
-    /// TOML.
     Toml,
 }
 
@@ -26,13 +25,12 @@ pub enum EditError {
     Syntax {
         /// The line, counted from 1.
         line: u32,
-        /// The error of the parser.
         reason: String,
     },
     /// A part of the path to the entry is not a table.
     #[error("`{0}` is not a table of entries")]
     NotATable(String),
-    /// The edit would change more than the entry.
+    /// The edit would not leave the meaning of everything else in the file as it is.
     #[error("the entry cannot be changed without touching the rest of the file")]
     WouldChangeOtherEntries,
 }

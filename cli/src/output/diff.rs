@@ -62,7 +62,6 @@ impl RenderedDiff {
 pub struct FileVersion<'a> {
     /// Whether the file is executable.
     pub mode: Mode,
-    /// The content of the file.
     pub bytes: &'a [u8],
 }
 

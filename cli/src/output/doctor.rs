@@ -465,7 +465,6 @@ pub struct HiddenSkill {
 }
 
 impl HiddenSkill {
-    /// Returns the name of the hidden skill.
     pub const fn skill(&self) -> &SkillName {
         &self.skill
     }

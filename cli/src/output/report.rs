@@ -19,7 +19,6 @@ pub struct Report {
     pub data: Value,
     /// The text for people, without the final newline.
     pub text: String,
-    /// The exit code of the process.
     pub exit: Exit,
     /// Which of text and data is printed, and how.
     pub form: Form,

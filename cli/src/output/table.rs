@@ -68,7 +68,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table without rows.
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         Self {
             columns: columns.into_iter().collect(),

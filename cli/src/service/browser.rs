@@ -14,7 +14,6 @@ use crate::{
 /// A page that the user must visit before a command can continue, with the words of the two
 /// possible messages.
 pub struct Page<'a> {
-    /// The address of the page.
     pub address: &'a str,
     /// The beginning of the message if a browser was opened, such as `Sign in with` (… your
     /// browser).

@@ -20,7 +20,6 @@ pub const fn kind_words(kind: DraftKind) -> &'static str {
     }
 }
 
-/// Returns the path of a namespace's drafts.
 pub fn drafts_path(connection: &Connection) -> String {
     format!("/admin/vaults/{}/drafts", connection.slug)
 }
@@ -32,7 +31,6 @@ pub struct DraftClient<'a> {
 }
 
 impl<'a> DraftClient<'a> {
-    /// Creates the client for the drafts of the connected namespace.
     pub fn new(client: &'a OwnerClient, connection: &Connection) -> Self {
         Self {
             client,

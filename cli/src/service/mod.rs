@@ -68,9 +68,7 @@ pub struct Http {
 /// A response of the service whose body was read completely.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The HTTP status code.
     pub status: u16,
-    /// The HTTP headers.
     pub headers: HeaderMap,
     /// The body, within the size limit of the request.
     pub body: Vec<u8>,

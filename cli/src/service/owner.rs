@@ -22,12 +22,9 @@ use crate::{context::Context, errors::Failure};
 /// within the time limit on slow connections.
 pub const PACK_BYTES: usize = 1024 * 1024;
 
-/// The body of a request.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// No body.
     Empty,
-    /// A JSON value.
     Json(Value),
     /// Raw bytes, after their media type.
     Bytes(&'static str, Bytes),
@@ -67,7 +64,6 @@ impl OwnerClient {
         })
     }
 
-    /// Returns the address of the service.
     pub const fn base(&self) -> &Base {
         &self.base
     }

@@ -25,9 +25,8 @@ use crate::{
 /// The flag, variable or file that set a value, for messages and for the start-up log of `serve`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Origin {
-    /// A flag of the command.
+    /// The flag with its hyphens, as messages print it.
     Flag(&'static str),
-    /// An environment variable.
     Variable(&'static str),
     /// The user's file, with the line counted from 1.
     File(PathBuf, u32),

@@ -142,12 +142,10 @@ pub(super) const OTHER_VARIABLES: [&str; 9] = [
     "VAULT_YES",
 ];
 
-/// Returns the variable of this name.
 pub(super) fn variable_named(name: &str) -> Option<&'static Variable> {
     TABLE.iter().find(|variable| variable.name == name)
 }
 
-/// Returns the names of all variables.
 pub(super) fn variable_names() -> impl Iterator<Item = &'static str> {
     TABLE.iter().map(|variable| variable.name)
 }

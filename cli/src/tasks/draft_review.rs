@@ -98,7 +98,6 @@ pub struct PresentSkill {
 enum Effect {
     /// Adds or replaces the skill with these files, which have passed the gate.
     Admit(Box<Candidate>),
-    /// Removes the skill.
     Remove(SkillName),
     /// Asks the server to carry out the draft. The digest is the present bundle if it is not the
     /// one that the author saw: the server then replaces exactly this bundle.

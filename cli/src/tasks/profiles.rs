@@ -290,7 +290,6 @@ impl From<AgentView> for AgentProfile {
 }
 
 impl AgentProfile {
-    /// The agent.
     pub const fn agent(&self) -> &AgentId {
         &self.view.agent
     }

@@ -107,7 +107,6 @@ impl Kind {
         count(self.ids_of(made).len(), self.noun())
     }
 
-    /// Returns the ids of the things of this kind in `made`.
     fn ids_of(self, made: &MadeByClient) -> &[String] {
         match self {
             Self::Machines => &made.machines,
@@ -227,7 +226,6 @@ fn clients_table(clients: &[Client], own: &str) -> Table {
     table
 }
 
-/// The app that a command revokes.
 struct RevokedApp {
     id: String,
     /// The app's name in quotation marks, or its id if the name is not known.

@@ -21,7 +21,6 @@ use crate::{
     tasks::program_files::{self, Options, verify_archive},
 };
 
-/// The version of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The arguments of `vault version`.

@@ -26,7 +26,6 @@ const LINE_CHARACTERS: usize = 70;
 pub struct Signer {
     /// The name in the list, usually a mail address.
     pub principal: String,
-    /// The signer's key.
     pub key: PublicKey,
 }
 

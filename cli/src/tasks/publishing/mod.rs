@@ -147,7 +147,6 @@ impl<'a> Publisher<'a> {
         })
     }
 
-    /// Returns the library.
     pub const fn vault(&self) -> &Vault {
         self.vault
     }

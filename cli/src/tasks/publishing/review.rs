@@ -374,7 +374,6 @@ impl Ui {
 
 /// The question at the end of a review.
 pub struct Question<'a> {
-    /// The words of the question.
     pub text: &'a str,
     /// What a yes does, one effect per line.
     pub effects: &'a [String],

@@ -46,7 +46,6 @@ impl TakenOver {
         self.policy |= other.policy;
     }
 
-    /// Returns whether nothing was taken over.
     pub(super) const fn is_empty(&self) -> bool {
         self.adopted.is_empty() && self.dropped.is_empty() && !self.policy
     }

@@ -133,7 +133,6 @@ pub const AGENTS: [AgentSettings; 11] = [
 pub struct ServerCommand {
     /// The program: a path, or a name that is looked up in `PATH`.
     pub command: String,
-    /// The arguments of the program.
     pub args: Vec<String>,
     /// Names and values of the environment variables that the agent sets for the program.
     pub env: Vec<(String, String)>,

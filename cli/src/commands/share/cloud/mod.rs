@@ -40,7 +40,6 @@ enum Action {
     ResetPin(reset_pin::Arguments),
 }
 
-/// Runs the subcommand of `vault cloud` that the user typed.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     match &arguments.action {
         Action::Connect(arguments) => connect::run(context, arguments),

@@ -158,7 +158,6 @@ struct SkillJudge<'a> {
     neighbours: Neighbours<'a>,
     /// The names of the skills that passed the gate.
     names: BTreeSet<SkillName>,
-    /// The lines for people.
     lines: Vec<String>,
 }
 

@@ -40,15 +40,14 @@ pub struct LeftOutSkill {
     pub message: String,
 }
 
-/// A source, or a part of it, in messages and in the output for programs.
+/// A source that `vault add` reads, or one skill in it: what a result or a failure is about.
 pub struct SourcePlace {
-    /// The label in messages.
+    /// The source or skill in messages. No two skills of one source have the same label.
     pub label: String,
-    /// The part; `None` for a whole source.
+    /// `None` if a failure concerns the whole source, for example because it cannot be fetched.
     pub part: Option<Box<SourcePart>>,
 }
 
-/// A part of a source.
 pub struct SourcePart {
     /// The folder in the source, or the name in a site's index.
     pub path: String,
@@ -91,9 +90,8 @@ pub struct AddOutcome {
 /// Maximum number of left-out skills that are named without `-v`.
 const MOST_NAMED: usize = 20;
 
-/// Creates the report about the skills of all sources.
+/// Prints the outcomes of `vault add`, and builds the data that `--json` prints.
 pub struct SkillsReport<'a> {
-    /// The context of the command, for printing.
     pub context: &'a Context,
     /// The listed skills that were not chosen or cannot be added.
     pub left_out: Vec<LeftOutSkill>,
