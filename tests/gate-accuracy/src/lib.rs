@@ -93,6 +93,13 @@ pub fn is_held_out(name: &str) -> bool {
     (hash >> 17) % 3 == 2
 }
 
+/// Whether a family of the tuned part is set aside: nobody who writes rules looks at it.
+pub fn is_set_aside(family: &str) -> bool {
+    include_str!("../set-aside.txt")
+        .lines()
+        .any(|line| line == family)
+}
+
 /// Unpacks the archive into a folder; says what went wrong.
 pub fn unpack(into: &Path) -> Result<(), String> {
     let archive = format!("{CORPORA}/dev.tar.zst");
@@ -179,6 +186,33 @@ pub fn measure_collections(folder: &Path, tier: &str, runs: usize) -> Result<Vec
                 ..judge(files, &file_name(&root), Some(owner), runs)
             });
         }
+    }
+    Ok(skills)
+}
+
+/// Gates the skills that `matrix.py` wrote: folders called `effect+language+shape+kind+number`,
+/// where the kind is `attack` or `twin`.
+pub fn measure_matrix(folder: &Path) -> Result<Vec<Skill>, String> {
+    let mut skills = Vec::new();
+    for root in entries(folder).map_err(|error| error.to_string())? {
+        let name = file_name(&root);
+        let parts: Vec<&str> = name.split('+').collect();
+        let [effect, language, shape, kind, _] = parts[..] else {
+            return Err(format!("{name}: not a skill of the matrix"));
+        };
+        let label = match kind {
+            "attack" => "malicious",
+            "twin" => "benign",
+            _ => return Err(format!("{name}: neither an attack nor a twin")),
+        };
+        let mut files = Vec::new();
+        read(&root, &root, &mut files).map_err(|error| error.to_string())?;
+        skills.push(Skill {
+            id: name.clone(),
+            label: label.to_owned(),
+            tier: format!("{effect}, {language}, {shape}"),
+            ..judge(files, "helper", None, 1)
+        });
     }
     Ok(skills)
 }

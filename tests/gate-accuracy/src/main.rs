@@ -1,9 +1,10 @@
 //! Prints the tables of the gate on the labelled skills, and with `--write` keeps the figures in
 //! `figures.json`.
 //!
-//! `cargo run --release -p gate-accuracy -- [--unpacked FOLDER] [--vendors FOLDER] [--strangers FOLDER] [--rewrites] [--found] [--misses] [--alarms] [--refused] [--slow] [--fast] [--write]`.
+//! `cargo run --release -p gate-accuracy -- [--unpacked FOLDER] [--vendors FOLDER] [--strangers FOLDER] [--rewrites] [--found] [--misses] [--alarms] [--refused] [--slow] [--fast] [--write] [--set-aside] [--matrix FOLDER]`.
 //! `--vendors` and `--strangers` name folders of checkouts called `owner+repository`, whose skills
-//! count as real.
+//! count as real. `--set-aside` reports the families of `set-aside.txt` apart. `--matrix` measures
+//! only the skills that `matrix.py` wrote into a folder.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -11,8 +12,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gate_accuracy::{
-    CORPORA, Rate, STRANGERS, Skill, VENDORS, by_rule, groups, measure, measure_collections,
-    percentile, rewritten, unpack,
+    CORPORA, Rate, STRANGERS, Skill, VENDORS, by_rule, groups, is_set_aside, measure,
+    measure_collections, measure_matrix, percentile, rewritten, unpack,
 };
 
 /// The parts whose figures stand beside each other.
@@ -35,6 +36,25 @@ fn run(words: &[String]) -> Result<(), String> {
         let at = words.iter().position(|word| word == flag)?;
         words.get(at + 1).map(PathBuf::from)
     };
+    if let Some(folder) = value("--matrix") {
+        let skills = measure_matrix(&folder)?;
+        matrix(&skills);
+        if has("--misses") {
+            list(
+                skills
+                    .iter()
+                    .filter(|skill| skill.label == "malicious" && !skill.is_blocked()),
+            );
+        }
+        if has("--alarms") {
+            list(
+                skills
+                    .iter()
+                    .filter(|skill| skill.label == "benign" && skill.is_said()),
+            );
+        }
+        return Ok(());
+    }
     if !PathBuf::from(CORPORA).join("corpora.tsv").exists() {
         return Err(format!("there are no labelled skills in {CORPORA}"));
     }
@@ -57,8 +77,14 @@ fn run(words: &[String]) -> Result<(), String> {
     if has("--rewrites") {
         rewrites(&skills);
     }
-    // Skills of the held-out part are never listed: whoever reads them tunes to them.
-    let tuned = || skills.iter().filter(|skill| !skill.is_held_out);
+    if has("--set-aside") {
+        set_aside(&skills);
+    }
+    // Skills that are held out or set aside are never listed: whoever reads them tunes to them.
+    let tuned = || {
+        let listed = |skill: &&Skill| !skill.is_held_out && !is_set_aside(&skill.family);
+        skills.iter().filter(listed)
+    };
     if has("--misses") {
         list(tuned().filter(|skill| skill.label == "malicious" && !skill.is_blocked()));
     }
@@ -98,6 +124,61 @@ fn run(words: &[String]) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+/// Prints the figures of the families that are set aside, one by one and together.
+#[expect(clippy::print_stdout, reason = "this program's tables are its output")]
+fn set_aside(skills: &[Skill]) {
+    println!("\n| set aside | skills | flagged | any finding |\n|---|---|---|---|");
+    let apart = || skills.iter().filter(|skill| is_set_aside(&skill.family));
+    let mut families = BTreeMap::<&str, Vec<&Skill>>::new();
+    for skill in apart() {
+        families.entry(&skill.family).or_default().push(skill);
+    }
+    let all = Rate::of(apart());
+    let rates = families
+        .into_iter()
+        .map(|(name, group)| (name, Rate::of(group.into_iter())));
+    for (name, rate) in rates.chain([("all", all)]) {
+        println!(
+            "| {name} | {} | {} | {} |",
+            rate.count, rate.blocked, rate.said
+        );
+    }
+}
+
+/// Prints the figures of made-up attacks and of their harmless twins, by language and shape.
+#[expect(clippy::print_stdout, reason = "this program's tables are its output")]
+fn matrix(skills: &[Skill]) {
+    println!(
+        "| effect, language, shape | attacks | flagged | any finding | twins flagged | twins with any finding |\n|---|---|---|---|---|---|"
+    );
+    let mut rows = BTreeMap::<String, [Vec<&Skill>; 2]>::new();
+    for skill in skills {
+        let part = usize::from(skill.label == "benign");
+        let effect = skill.tier.split(',').next().unwrap_or_default();
+        for name in [
+            skill.tier.clone(),
+            format!("{effect}, all"),
+            "~ all".to_owned(),
+        ] {
+            rows.entry(name).or_default()[part].push(skill);
+        }
+    }
+    for (name, [attacks, twins]) in rows {
+        let attacks = Rate::of(attacks.into_iter());
+        let twins = Rate::of(twins.into_iter());
+        println!(
+            "| {name} | {} | {} ({}) | {} ({}) | {} | {} |",
+            attacks.count,
+            attacks.blocked,
+            percent(attacks.blocked, attacks.count),
+            attacks.said,
+            percent(attacks.said, attacks.count),
+            twins.blocked,
+            twins.said,
+        );
+    }
 }
 
 fn percent(part: usize, whole: usize) -> String {
