@@ -108,11 +108,11 @@ pub fn diff_files(
 /// A file that differs between two versions of a skill.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct FileChange {
-    /// Its path in the skill.
+    /// Path below the skill's folder.
     path: String,
-    /// The file before; null if it is new.
+    /// Mode, size and digest before the change; null for a new file.
     before: Option<FileFacts>,
-    /// The file after; null if it is removed.
+    /// Mode, size and digest after the change; null for a removed file.
     after: Option<FileFacts>,
     /// The changed lines.
     difference: Vec<String>,
@@ -121,11 +121,11 @@ pub struct FileChange {
 /// One version of a file, without its content.
 #[derive(Debug, JsonSchema, Serialize)]
 struct FileFacts {
-    /// Its mode.
+    /// `0755` if the file is executable, else `0644`.
     mode: Mode,
-    /// Its size in bytes.
+    /// Size in bytes.
     size: usize,
-    /// SHA-256 of its content.
+    /// SHA-256 of the bytes.
     sha256: Digest,
 }
 

@@ -22,7 +22,7 @@ use vault_library::{
 
 use crate::text::{clean, either, join, shell_path};
 
-/// A finding for people and programs.
+/// A problem that `vault doctor` found.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct FindingText {
     /// The stable code.
@@ -31,11 +31,11 @@ pub struct FindingText {
     pub severity: Severity,
     /// The message: one sentence without a full stop.
     pub message: String,
-    /// What to do about it.
+    /// The command or step that resolves it.
     pub hint: String,
-    /// The affected skill.
+    /// The skill concerned; null for a problem of no single skill.
     pub skill: Option<SkillName>,
-    /// The affected file or folder.
+    /// The file or folder concerned; null if there is none.
     pub path: Option<PathBuf>,
 }
 
@@ -454,13 +454,13 @@ pub const fn variant_maker(by: VariantMaker) -> &'static str {
 /// A skill that an agent does not see.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct HiddenSkill {
-    /// The skill.
+    /// Name under which the skill is installed.
     skill: SkillName,
     /// The stable code of the reason.
     code: &'static str,
     /// The reason: a clause without a full stop.
     pub reason: String,
-    /// What to do about it.
+    /// What makes the agent see it.
     pub hint: String,
 }
 

@@ -41,7 +41,7 @@ pub fn whose_skill(origin: &Origin, qualified: &str) -> String {
 pub struct SigningKey {
     /// The public key.
     key: PublicKey,
-    /// Its fingerprint.
+    /// Fingerprint of the key: `pub:` and 8 groups of 4 characters.
     fingerprint: KeyFingerprint,
 }
 

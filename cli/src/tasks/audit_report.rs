@@ -45,7 +45,7 @@ pub struct ReportOptions {
     pub fail_on: FailOn,
 }
 
-/// A format of the report.
+/// How an audit prints its report (`--format`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Format {
     /// For people.

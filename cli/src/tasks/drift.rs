@@ -43,7 +43,7 @@ pub struct DriftCheck {
 /// A skill that was not compared with its source.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct UncheckedSkill {
-    /// Its name.
+    /// Installed name.
     pub name: SkillName,
     /// The reason, in one sentence without a full stop.
     pub reason: String,

@@ -6,7 +6,7 @@ use vault_format::time::Timestamp;
 
 use crate::{Email, Given};
 
-/// An account.
+/// An account of the service, as operators see it.
 // No `Debug`: the link in `invite_url` must not come into a log by a format string.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 #[expect(
@@ -14,50 +14,51 @@ use crate::{Email, Given};
     reason = "each is a member of the answer"
 )]
 pub struct Account {
-    /// Its id, `acc_…`.
+    /// Id of the account, `acc_…`. It never changes.
     pub id: String,
-    /// Its e-mail address.
+    /// E-mail address of the account, in lower case.
     pub email: Email,
-    /// Whether it operates the service.
+    /// Whether the account may use the routes for operators.
     pub operator: bool,
-    /// Whether it cannot sign in.
+    /// Whether an operator has disabled the account: it cannot sign in, and its tokens are invalid.
     pub disabled: bool,
-    /// Whether its deletion has begun and is not done: deleting it again goes on, and enabling it
-    /// cancels the deletion.
+    /// Whether a deletion has begun and is not complete. Deleting the account again continues it;
+    /// enabling the account cancels it.
     #[serde(default)]
     pub deletion_begun: bool,
-    /// Whether the person has shown to have the address.
+    /// Whether the account has a password or a connection to the identity provider, by which the
+    /// person has proven to own the address.
     pub proven: bool,
-    /// Whether a password from an invitation of an earlier version of vault has ended: invite the
-    /// account again.
+    /// Whether an earlier version of vault let another person set the password. That password is
+    /// invalid, so the account must be invited again.
     pub invite_again: bool,
-    /// Time of its creation.
+    /// Time at which the account was created, by the service's clock.
     #[serde(default)]
     pub created_at: Timestamp,
-    /// Whether it signs in with a second factor.
+    /// Whether the account has a second factor: codes of an authenticator app.
     pub second_factor: bool,
-    /// The link that sets a password, if the account cannot sign in yet; in the answer that makes
-    /// it, and never again.
+    /// Link with which the person sets a password, if the account cannot sign in yet. Only the
+    /// answer that creates the link contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invite_url: Option<String>,
 }
 
-/// An address to invite.
+/// An invitation to have an account of the service.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewAccount {
-    /// The address.
+    /// E-mail address of the person to invite.
     pub email: Given<Email>,
 }
 
 /// An account that was deleted.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct DeletedAccount {
-    /// Its id.
+    /// Id that the account had, `acc_…`.
     pub id: String,
-    /// Its e-mail address.
+    /// E-mail address that the account had.
     pub email: Email,
-    /// Vaults that no owner is left in who can sign in and write.
+    /// Names of the vaults that have no owner left who can sign in and write.
     pub without_owner: Vec<String>,
 }
 
@@ -65,7 +66,7 @@ pub struct DeletedAccount {
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceSignOut {
-    /// `everybody`.
+    /// Must be `everybody`, typed by the person.
     // A word that a person types, since one stray request would end all sessions of the service.
     #[schemars(extend("const" = "everybody"))]
     pub confirm: String,

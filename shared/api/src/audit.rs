@@ -10,24 +10,24 @@ use vault_format::time::Timestamp;
 /// An action that was done or refused, in the form in which the service stores it.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct AuditEntry {
-    /// A ULID: sorts by time.
+    /// ULID of the entry. Ids sort by time.
     pub id: String,
-    /// Time, by the service's clock.
+    /// Time of the action, by the service's clock.
     pub at: Timestamp,
     /// The user's id; the account's id of an operator, or where no vault is concerned; or `server`.
     pub actor: String,
-    /// The app that the user's token was given to.
+    /// Id of the app whose token sent the request; null for the console and the service itself.
     pub client: Option<String>,
-    /// The address that the request came from.
+    /// IP address that the request came from; null if it is unknown.
     pub source: Option<IpAddr>,
-    /// The requested action: the name of the route.
+    /// Name of the requested action, such as `vault.delete`.
     pub action: String,
     /// The subject of the action: a machine's id, a release, a name.
     pub target: Option<String>,
-    /// The state before, in short.
+    /// Values of the target before the action, as far as they matter; null if the action has none.
     // JSON without a type: each action has a state of another form.
     pub before: Option<Value>,
-    /// The state after, in short.
+    /// Values of the target after the action, as far as they matter; null if the action has none.
     pub after: Option<Value>,
     /// `done`, or the code of the refusal.
     pub outcome: String,

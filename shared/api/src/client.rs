@@ -8,9 +8,9 @@ use vault_format::words;
 /// An app that people of a vault connected.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Client {
-    /// Its id, `cli_…`.
+    /// Id of the app, `cli_…`.
     pub id: String,
-    /// The name that the app gives itself.
+    /// Name that the app gives itself, which nobody has verified; null if it gives none.
     pub name: Option<String>,
     /// The hosts of its redirect addresses, or the schemes of apps. Empty once its registration has
     /// expired.
@@ -32,23 +32,23 @@ pub struct Client {
 /// What an app made in a vault, by ids: at most 100 of each kind.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct MadeByClient {
-    /// Enrolment codes that it made.
+    /// Ids of enrolment codes that the app made, `enc_…`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub codes: Vec<String>,
-    /// Machines that it admitted, or that its codes admitted.
+    /// Ids of machines that the app or its codes admitted, `dev_…`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<String>,
-    /// Invitations that it made and nobody has accepted, by the ids of the users.
+    /// Ids of users whom the app invited and who have not accepted, `usr_…`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invitations: Vec<String>,
-    /// Users who accepted an invitation of it. They end only by their own route, since the person
-    /// confirms each.
+    /// Ids of users who accepted an invitation of the app, `usr_…`. Ending the app does not remove
+    /// them: a person confirms the removal of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<String>,
-    /// Webhooks that it added.
+    /// Ids of webhooks that the app added, `whk_…`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<String>,
-    /// True if there is more than is listed.
+    /// True if the app made, or may have made, more than is listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }
@@ -77,14 +77,14 @@ words! {
 /// The result of disconnecting an app.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct RevokedClient {
-    /// Its id.
+    /// Id of the app, `cli_…`.
     pub client_id: String,
-    /// Number of its revoked tokens.
+    /// Number of valid tokens of the app that ended.
     pub revoked_tokens: usize,
-    /// What it had made in the vault and has ended now. Absent if nothing has.
+    /// Things that the app had made in the vault and that ended with it. Absent if there are none.
     #[serde(default, skip_serializing_if = "MadeByClient::is_empty")]
     pub ended: MadeByClient,
-    /// What it had made in the vault and goes on. Absent if nothing does.
+    /// Things that the app had made in the vault and that still work. Absent if there are none.
     #[serde(default, skip_serializing_if = "MadeByClient::is_empty")]
     pub left: MadeByClient,
 }

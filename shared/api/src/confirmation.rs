@@ -26,11 +26,11 @@ words! {
 /// A confirmation that an app waits for.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Confirmation {
-    /// Its id, `cnf_…`.
+    /// Id of the confirmation, `cnf_…`. It is no secret.
     pub id: String,
     /// The page on which the person decides, in any browser. Nobody else can open it.
     pub url: String,
-    /// Its state.
+    /// Whether the person has decided, and how.
     pub state: ConfirmationState,
     /// Time at which it ends: ten minutes after it was asked for, or five minutes after the person
     /// confirmed.
@@ -53,13 +53,13 @@ pub struct VaultActs {
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case", tag = "act", deny_unknown_fields)]
 pub enum VaultAct {
-    /// Deletes the vault.
+    /// Deletes the vault and everything in it. Its name is not given out again.
     DeleteVault {},
-    /// Resets the pin of the vault.
+    /// Removes the pin, so that the next release may be of another vault.
     ResetPin {},
     /// Invites an address as an owner.
     InviteOwner {
-        /// The address.
+        /// E-mail address of the person to invite.
         email: Given<Email>,
         /// The scopes to grant; `read` if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,9 +67,9 @@ pub enum VaultAct {
     },
     /// Invites an address anew, with another role than that of its invitation.
     ChangeInvitation {
-        /// The address.
+        /// E-mail address that was invited.
         email: Given<Email>,
-        /// The new role.
+        /// Role that the person would have.
         role: Given<Role>,
         /// The scopes to grant; `read` if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,14 +77,14 @@ pub enum VaultAct {
     },
     /// Changes the role of a user.
     ChangeRole {
-        /// The user's id.
+        /// Id of the user, `usr_…`.
         user: String,
-        /// The new role.
+        /// Role that the user gets.
         role: Given<Role>,
     },
-    /// Ends the membership of a user.
+    /// Ends the membership of a user, whose tokens for the vault become invalid at once.
     RemoveUser {
-        /// The user's id.
+        /// Id of the user, `usr_…`.
         user: String,
     },
     /// Makes a code that admits machines.
@@ -96,14 +96,15 @@ pub enum VaultAct {
         #[schemars(range(min = 60, max = 7_776_000))]
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_in: Option<i64>,
-        /// Required name of the machines; `*` stands for any characters.
+        /// Required name of the machines, in which `*` stands for any characters; any name if
+        /// absent.
         #[schemars(length(min = 1, max = 64))]
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
     /// Admits a machine that waits.
     AdmitMachine {
-        /// The machine's id.
+        /// Id of the machine, `dev_…`.
         machine: String,
     },
 }
@@ -121,24 +122,24 @@ pub struct OperatorActs {
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case", tag = "act", deny_unknown_fields)]
 pub enum OperatorAct {
-    /// Deletes the account.
+    /// Deletes the account and removes its person from every vault.
     DeleteAccount {
-        /// The address.
+        /// E-mail address of the account.
         email: Given<Email>,
     },
     /// Removes the credentials of the account and makes a link that sets new ones.
     ResetAccount {
-        /// The address.
+        /// E-mail address of the account.
         email: Given<Email>,
     },
     /// Makes the account an operator.
     GrantOperator {
-        /// The address.
+        /// E-mail address of the account.
         email: Given<Email>,
     },
     /// Takes the rights of an operator from the account.
     RevokeOperator {
-        /// The address.
+        /// E-mail address of the account.
         email: Given<Email>,
     },
 }

@@ -25,7 +25,7 @@ words! {
 // No `Debug`: the code admits a machine and must not come into a log.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct Enrolment {
-    /// The key that signs the request.
+    /// Ed25519 public key of the machine, 43 characters. The request is signed by its private key.
     // A text, so that the service answers a bad key with its own code instead of that of bad JSON.
     pub public_key: String,
     /// The machine's name, of printable characters. A machine without a name is shown by its
@@ -33,7 +33,8 @@ pub struct Enrolment {
     #[schemars(length(min = 1, max = 64))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// An enrolment code of the owner.
+    /// Enrolment code, `vec_…`, which admits the machine at once. Without one the machine waits for
+    /// an owner, where the vault allows that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
 }
@@ -41,13 +42,13 @@ pub struct Enrolment {
 /// A machine after it enrolled.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct EnrolledDevice {
-    /// Its id.
+    /// Id of the machine, `dev_…`.
     pub device_id: String,
-    /// Its state.
+    /// Whether the machine waits, is admitted, or was denied or revoked.
     pub status: DeviceStatus,
-    /// Its key.
+    /// Ed25519 public key under which the machine is enrolled.
     pub public_key: PublicKey,
-    /// Its name.
+    /// Name that the machine gave itself; empty if it gave none.
     pub hostname: String,
     /// Time of its first enrolment.
     pub enrolled_at: Timestamp,
@@ -56,11 +57,11 @@ pub struct EnrolledDevice {
 /// A machine as it sees itself.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct CurrentDevice {
-    /// Its id.
+    /// Id of the machine, `dev_…`.
     pub device_id: String,
-    /// Its state.
+    /// Whether the machine waits, is admitted, or was denied or revoked.
     pub status: DeviceStatus,
-    /// Its name.
+    /// Name that the machine gave itself; empty if it gave none.
     #[serde(default)]
     pub hostname: String,
     /// Time of its first enrolment.
@@ -93,31 +94,31 @@ where
 pub struct CatalogReference {
     /// SHA-256 of the catalog's bytes.
     pub sha256: Digest,
-    /// Bytes of the catalog.
+    /// Length of the catalog in bytes.
     #[serde(default)]
     pub size: u64,
-    /// The number of its release.
+    /// Number of the release that the catalog describes.
     pub release: u64,
 }
 
 /// A machine, as owners see it.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Device {
-    /// Its id.
+    /// Id of the machine, `dev_…`.
     pub device_id: String,
-    /// Its state.
+    /// Whether the machine waits, is admitted, or was denied or revoked.
     pub status: DeviceStatus,
-    /// Its key.
+    /// Ed25519 public key of the machine, which it sends with its requests.
     pub public_key: PublicKey,
     /// The fingerprint that `vault link` prints on the machine. The owner compares the two before
     /// admitting it.
     pub fingerprint: KeyFingerprint,
-    /// The machine's own choice; empty if it has no name.
+    /// Name that the machine gave itself, which proves nothing; empty if it gave none.
     pub hostname: String,
     /// Time of its first enrolment.
     #[serde(default)]
     pub enrolled_at: Timestamp,
-    /// Time at which an owner or a code admitted or denied it.
+    /// Time at which an owner, an app or a code last decided on the machine; null before that.
     pub decided_at: Option<Timestamp>,
     /// The id of the app that admitted it, or that made the code which admitted it. Absent if no
     /// app did.
@@ -153,9 +154,9 @@ pub struct ListedDevice {
     /// The machine.
     #[serde(flatten)]
     pub device: Device,
-    /// The day (UTC) of its last request.
+    /// Day of its last request in UTC, such as `2026-11-21`; null if none is recorded.
     pub last_seen: Option<String>,
-    /// The newest release that it fetched.
+    /// Number of the newest release whose catalog it has fetched; null if it has fetched none.
     pub release: Option<u64>,
     /// While it waits, the network that it enrolled from: the /24 of an IPv4 address or the /48 of
     /// an IPv6 address, `unknown` if that was not recorded.

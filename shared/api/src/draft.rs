@@ -48,49 +48,49 @@ words! {
 /// A draft without its content.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Draft {
-    /// Its id.
+    /// Id of the draft. Ids sort by the time of the submission.
     pub id: DraftId,
     /// The kind of change that it asks for.
     pub kind: DraftKind,
-    /// The skill, if it is about one.
+    /// Skill that the draft adds, replaces or removes; null for other kinds.
     pub name: Option<SkillName>,
-    /// The bundle that its author saw; null: a new skill.
+    /// SHA-256 of the skill's bundle that the author saw; null for a new skill.
     pub base_bundle_hash: Option<Digest>,
-    /// SHA-256 of its bytes.
+    /// SHA-256 of the draft's bytes.
     pub sha256: Digest,
-    /// Their length in bytes.
+    /// Length of the draft in bytes.
     pub size: u64,
-    /// Time of its submission.
+    /// Time at which the draft was submitted, by the service's clock.
     pub submitted_at: Timestamp,
-    /// Its author.
+    /// The user who submitted the draft, with the app.
     pub submitted_by: DraftAuthor,
-    /// Number of flags that the service's gate raised.
+    /// Number of findings of the service's security scan that do not block the draft.
     pub flags: u64,
-    /// Its state.
+    /// Whether the draft waits, or how it ended.
     pub state: DraftState,
-    /// Time of the last change of its state.
+    /// Time at which the state last changed; that of the submission while the draft waits.
     pub changed_at: Timestamp,
-    /// Time at which it expires.
+    /// Time from which a proposed release is outdated; null for other kinds.
     pub expires_at: Option<Timestamp>,
-    /// The release that contains the requested change.
+    /// Number of the release that contains the requested change; null if there is none.
     pub release: Option<u64>,
     /// The reason for which it was declined; or the files that the release lacks, because they look
     /// like secrets.
     pub reason: Option<String>,
     /// The proposed release, for the kind `release`.
     pub proposal: Option<ProposedRelease>,
-    /// The key, of the kind `key_request`.
+    /// The key that asks to publish, for the kind `key_request`.
     pub key: Option<RequestedKey>,
 }
 
 /// The author of a draft.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct DraftAuthor {
-    /// The user's id.
+    /// Id of the user, `usr_…`.
     pub user_id: String,
     /// The user's address: for owners and publishers, while the author is a user of the vault.
     pub email: Option<Email>,
-    /// The app, if one was involved.
+    /// Id of the app that submitted the draft, if one did.
     pub client_id: Option<String>,
 }
 
@@ -106,24 +106,24 @@ impl DraftAuthor {
 /// A release that waits for signatures.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct ProposedRelease {
-    /// Its number.
+    /// Number that the release will have.
     pub release: u64,
-    /// The root version that it names.
+    /// Number of the root version (document with the vault's keys) that it names.
     pub root_version: u64,
-    /// SHA-256 of its payload.
+    /// SHA-256 of the payload that the keys sign.
     pub payload_sha256: Digest,
-    /// The keys whose signatures the service has seen.
+    /// Keys of the release role whose valid signatures the service has.
     pub signers: Vec<PublicKey>,
 }
 
 /// A key whose owner asks to become a publisher.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct RequestedKey {
-    /// The key.
+    /// The key, which has signed the request.
     pub public_key: PublicKey,
     /// The fingerprint of the key, for people to compare.
     pub fingerprint: KeyFingerprint,
-    /// The requested name of the key.
+    /// Name that the key is to have in the vault.
     pub name: KeyName,
 }
 

@@ -22,7 +22,7 @@ words! {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnrolmentSetting {
-    /// The new mode.
+    /// Way in which machines enrol from now on.
     pub enrolment: EnrolmentMode,
 }
 
@@ -38,7 +38,7 @@ pub struct NewEnrolmentCode {
     #[schemars(range(min = 60, max = 7_776_000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<i64>,
-    /// Required name of the machines; `*` stands for any characters.
+    /// Required name of the machines, in which `*` stands for any characters; any name if absent.
     #[schemars(length(min = 1, max = 64))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -48,16 +48,16 @@ pub struct NewEnrolmentCode {
 // No `Debug`: whoever reads the code in a log could admit a machine.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct EnrolmentCode {
-    /// Its id, `enc_…`.
+    /// Id of the code, `enc_…`, which does not reveal the code.
     pub id: String,
-    /// The code; in the answer that makes it, and never again.
+    /// The code itself, `vec_…`. Only the answer that creates it contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Number of machines that it admits.
+    /// Maximum number of machines that the code admits.
     pub uses: u32,
-    /// Number of machines that it has admitted.
+    /// Number of machines that the code has admitted so far.
     pub used: u32,
-    /// Required name of the machines; null: any.
+    /// Required name of the machines, in which `*` stands for any characters; null for any name.
     pub name: Option<String>,
     /// The id of the user who made it.
     pub created_by: String,
@@ -66,6 +66,6 @@ pub struct EnrolmentCode {
     pub client_id: Option<String>,
     /// Time of its creation.
     pub created_at: Timestamp,
-    /// Time at which it expires.
+    /// Time from which the code admits no machine.
     pub expires_at: Timestamp,
 }

@@ -10,9 +10,9 @@ words! {
     #[derive(JsonSchema)]
     #[schemars(inline)]
     pub enum HealthStatus {
-        /// It works.
+        /// The database answers.
         Ok = "ok",
-        /// It does not work.
+        /// The database does not answer within a second.
         Error = "error",
     }
 }
@@ -20,13 +20,13 @@ words! {
 /// Whether the service works.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Health {
-    /// The state of the service.
+    /// `ok` while the database answers; otherwise the answer has the status 503.
     pub status: HealthStatus,
-    /// Its version.
+    /// Version of vault that this process runs.
     pub version: String,
     /// Time at which this process started.
     pub boot_time: Timestamp,
-    /// The database.
+    /// Whether and how fast the database answers.
     pub database: DatabaseHealth,
     /// Background work of all processes together. It does not decide about `status`.
     pub background: BackgroundHealth,
@@ -50,8 +50,8 @@ pub struct BackgroundHealth {
 /// Whether the database answers within a second.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct DatabaseHealth {
-    /// The state of the database.
+    /// Whether it answered within a second.
     pub status: HealthStatus,
-    /// The time of the answer, in milliseconds.
+    /// Time until it answered, in milliseconds.
     pub latency_ms: u64,
 }

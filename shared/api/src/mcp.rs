@@ -20,16 +20,16 @@ words! {
 /// A message from a client.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct JsonRpcRequest {
-    /// The version.
+    /// Version of JSON-RPC, always `2.0`.
     pub jsonrpc: JsonRpcVersion,
     /// The id of a request, text or a whole number; a notification has none.
     // The schema names the two types, since `Value` would allow any JSON in the reference.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("type" = ["string", "integer"]))]
     pub id: Option<Value>,
-    /// The requested method.
+    /// Name of the method, such as `tools/call`.
     pub method: String,
-    /// The parameters.
+    /// Parameters of the method by name, if it has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub params: Option<BTreeMap<String, Value>>,
 }
@@ -37,14 +37,14 @@ pub struct JsonRpcRequest {
 /// The answer to a request.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct JsonRpcAnswer {
-    /// The version.
+    /// Version of JSON-RPC, always `2.0`.
     pub jsonrpc: JsonRpcVersion,
-    /// The id of the request.
+    /// The id of the request that this answers.
     pub id: Value,
-    /// The result.
+    /// Result of the method; absent if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<BTreeMap<String, Value>>,
-    /// The failure.
+    /// Why the method failed; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<JsonRpcFailure>,
 }
@@ -52,16 +52,16 @@ pub struct JsonRpcAnswer {
 /// The answer to a message that is rejected before it is read.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct JsonRpcError {
-    /// The version.
+    /// Version of JSON-RPC, always `2.0`.
     pub jsonrpc: JsonRpcVersion,
     /// The id of the request, if one could be read.
     #[serde(default)]
     pub id: Value,
-    /// The failure.
+    /// Why the message was rejected.
     pub error: JsonRpcFailure,
 }
 
-/// The failure.
+/// Why a message was rejected, or a method failed.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct JsonRpcFailure {
     /// The error number of JSON-RPC.

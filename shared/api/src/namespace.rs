@@ -9,19 +9,19 @@ use crate::{Email, Given, Kind, Status, Subscription};
 /// A namespace in the operator's list.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Namespace {
-    /// Its name.
+    /// Name of the namespace in addresses.
     pub slug: Slug,
     /// The id of this allocation of the name.
     pub namespace_id: NamespaceId,
-    /// The signer of its releases.
+    /// Whether the owner or the server signs its releases.
     pub kind: Kind,
     /// Its state, which decides whether it is served.
     pub status: Status,
-    /// Whether it is paid for.
+    /// State of the payments for it.
     pub subscription: Subscription,
     /// The e-mail address of the account that it was made for.
     pub owner: String,
-    /// The current release; null before the first one.
+    /// Number of the current release; null before the first one.
     pub release: Option<u64>,
 }
 
@@ -29,9 +29,9 @@ pub struct Namespace {
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewNamespace {
-    /// Its name.
+    /// Name of the namespace in addresses. It must never have been in use.
     pub slug: Given<Slug>,
-    /// The e-mail address of its owner.
+    /// E-mail address of its owner, whose account is created if there is none.
     pub owner: Given<Email>,
 }
 
@@ -39,14 +39,14 @@ pub struct NewNamespace {
 // No `Debug`: the link in `invite_url` sets a password and must not come into a log.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct CreatedNamespace {
-    /// Its name.
+    /// Name of the namespace in addresses.
     pub slug: Slug,
     /// The id of this allocation of the name.
     pub namespace_id: NamespaceId,
     /// The e-mail address of its owner.
     pub owner: Email,
-    /// The link that sets a password, if the account cannot sign in yet; in this answer, and never
-    /// again.
+    /// Link with which the owner sets a password, if the account cannot sign in yet. Only this
+    /// answer contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invite_url: Option<String>,
 }

@@ -56,23 +56,25 @@ pub struct NoticeDestinations {
 /// A webhook.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct Webhook {
-    /// Its id, `whk_…`.
+    /// Id of the webhook, `whk_…`.
     pub id: String,
     /// The address that notices are sent to.
     pub address: String,
-    /// The secret that signs them, `whsec_` and base64; in the answer that adds the webhook, and
-    /// never again.
+    /// Secret that signs its notices, `whsec_` and base64. Only the answer that adds the webhook
+    /// contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// The subjects of its notices.
+    /// Topics of the notices that it gets.
     pub events: Vec<NoticeTopic>,
-    /// Whether it gets notices.
+    /// Whether notices are sent to it, and whether they arrive.
     pub state: WebhookState,
-    /// Time since which everything fails.
+    /// Time of the first failure since a notice last arrived; null if none failed.
     pub failing_since: Option<Timestamp>,
-    /// The last failure.
+    /// What an endpoint must meet for notices to arrive, if the last one did not; the same text for
+    /// every cause.
     pub last_failure: Option<String>,
-    /// Time since which it gets nothing.
+    /// Time at which it was switched off, because every notice failed for 7 days; null while it is
+    /// on.
     pub off_since: Option<Timestamp>,
     /// The id of the user who added it.
     pub created_by: String,
@@ -90,7 +92,7 @@ pub struct NewWebhook {
     /// An https address on a public host.
     #[schemars(length(max = 1024))]
     pub address: String,
-    /// The subjects of its notices; absent or empty: all.
+    /// Topics of the notices that it gets; all if absent or empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Given<NoticeTopic>>,
 }
@@ -100,9 +102,9 @@ pub struct NewWebhook {
 pub struct TestedWebhook {
     /// The webhook's id.
     pub id: String,
-    /// Whether the endpoint accepted it.
+    /// Whether the endpoint accepted the test notice.
     pub arrived: bool,
-    /// The failure.
+    /// What an endpoint must meet for notices to arrive, if this one did not; null if it did.
     pub failure: Option<String>,
 }
 
@@ -110,6 +112,6 @@ pub struct TestedWebhook {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoticeMail {
-    /// True if they do.
+    /// True if every owner gets every notice by mail.
     pub mail: bool,
 }

@@ -1,5 +1,5 @@
-//! The JSON documents of OAuth: discovery, registration and tokens. A description that is only a
-//! value in code marks means that this service always sends that value.
+//! The JSON documents of OAuth: discovery, registration and tokens. "Always" in a description means
+//! that this service always sends this value; the command line also reads other services.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct AuthorizationServer {
-    /// Its identifier, which is its base address.
+    /// Identifier of the server, which is its base address.
     pub issuer: String,
     /// The address at which people sign in.
     pub authorization_endpoint: String,
@@ -22,21 +22,21 @@ pub struct AuthorizationServer {
     pub revocation_endpoint: String,
     /// The scopes that exist.
     pub scopes_supported: Vec<String>,
-    /// `code`.
+    /// Always `code`.
     pub response_types_supported: Vec<String>,
-    /// `query`.
+    /// Always `query`: answers are in the query of the redirect.
     pub response_modes_supported: Vec<String>,
-    /// `authorization_code` and `refresh_token`.
+    /// Always `authorization_code` and `refresh_token`.
     pub grant_types_supported: Vec<String>,
-    /// `none`: apps are public clients.
+    /// Always `none`: apps are public clients, which have no secret.
     pub token_endpoint_auth_methods_supported: Vec<String>,
-    /// `none`.
+    /// Always `none`, as for tokens.
     pub revocation_endpoint_auth_methods_supported: Vec<String>,
-    /// `S256`.
+    /// Always `S256`. Each authorization request must use it (PKCE, RFC 7636).
     pub code_challenge_methods_supported: Vec<String>,
-    /// True: answers name the issuer (RFC 9207).
+    /// Always true: answers name the issuer (RFC 9207).
     pub authorization_response_iss_parameter_supported: bool,
-    /// The values of `acr_values`.
+    /// Values of `acr_values` with which an app demands a second factor.
     pub acr_values_supported: Vec<String>,
     /// The values of `prompt` that an authorization request may have.
     pub prompt_values_supported: Vec<String>,
@@ -49,15 +49,15 @@ pub struct AuthorizationServer {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct ProtectedResource {
-    /// Its address.
+    /// Address of the resource, which is also the audience of its tokens.
     pub resource: String,
     /// The servers that issue its tokens.
     pub authorization_servers: Vec<String>,
     /// The scopes that exist.
     pub scopes_supported: Vec<String>,
-    /// `header`.
+    /// Always `header`: tokens are sent in `Authorization`.
     pub bearer_methods_supported: Vec<String>,
-    /// Its name.
+    /// Name of the resource for people, always `vault`.
     pub resource_name: String,
 }
 
@@ -69,19 +69,19 @@ pub struct Registration {
     /// Allowed redirect addresses: 1 to 20, of at most 512 bytes.
     #[schemars(length(min = 1, max = 20), inner(length(max = 512)))]
     pub redirect_uris: Vec<String>,
-    /// The name that the app gives itself.
+    /// Name that the app gives itself. It is cut after 80 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_name: Option<String>,
-    /// `authorization_code` and `refresh_token`.
+    /// `authorization_code`, alone or with `refresh_token`; both if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grant_types: Option<Vec<String>>,
-    /// `code`.
+    /// `code`, the only one that is supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_types: Option<Vec<String>>,
-    /// The scopes that it may ask for, separated by spaces.
+    /// Scopes that the app may ask for, separated by spaces; all if it names none that exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// `none`.
+    /// Ignored: apps get no secret, so the answer is `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_endpoint_auth_method: Option<String>,
 }
@@ -89,43 +89,44 @@ pub struct Registration {
 /// An app that has registered.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Registered {
-    /// Its id, `cli_…`.
+    /// Id of the app, `cli_…`.
     pub client_id: String,
     /// Time of the registration, in seconds since 1970.
     #[serde(default)]
     pub client_id_issued_at: i64,
-    /// Its name, without characters that could mislead.
+    /// Name of the app, without characters that could mislead; absent if none is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_name: Option<String>,
-    /// Allowed redirect addresses.
+    /// Redirect addresses to which codes may be sent.
     #[serde(default)]
     pub redirect_uris: Vec<String>,
-    /// `authorization_code` and `refresh_token`.
+    /// Always `authorization_code` and `refresh_token`.
     #[serde(default)]
     pub grant_types: Vec<String>,
-    /// `code`.
+    /// Always `code`.
     #[serde(default)]
     pub response_types: Vec<String>,
-    /// `none`.
+    /// Always `none`: the app has no secret.
     #[serde(default)]
     pub token_endpoint_auth_method: String,
-    /// The scopes that it may ask for, separated by spaces.
+    /// Scopes that the app may ask for, separated by spaces.
     #[serde(default)]
     pub scope: String,
 }
 
-/// Tokens.
+/// The answer of the token endpoint (RFC 6749 section 5.1).
 // No `Debug`: tokens must not come into a log.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct Tokens {
-    /// `vat_…`.
+    /// Access token, `vat_…`, to send in the header `Authorization`.
     pub access_token: String,
-    /// `Bearer`.
+    /// Always `Bearer`.
     #[serde(default)]
     pub token_type: String,
     /// Lifetime of the access token, in seconds.
     pub expires_in: i64,
-    /// `vrt_…`; can be used once. An operator gets none.
+    /// Refresh token, `vrt_…`, which can be used once. Absent for the rights of an operator, which
+    /// end with the access token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
     /// The scopes of the access token, separated by spaces.

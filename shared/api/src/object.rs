@@ -22,7 +22,7 @@ words! {
 /// A question for the objects that the service lacks.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct ObjectQuestion {
-    /// The kind of all of them.
+    /// Kind of the objects, which is the same for all of them.
     // One class for all, since each class has a folder of its own in the store.
     pub class: Given<ObjectClass>,
     /// At most 10,000 objects.
@@ -30,12 +30,12 @@ pub struct ObjectQuestion {
     pub objects: Vec<ObjectReference>,
 }
 
-/// An object.
+/// An object, by hash and length.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct ObjectReference {
     /// SHA-256 of its bytes.
     pub sha256: Digest,
-    /// Their length in bytes.
+    /// Length of the object in bytes.
     #[schemars(range(min = 0, max = 18_446_744_073_709_551_615_u64))]
     pub size: u64,
 }
@@ -43,7 +43,7 @@ pub struct ObjectReference {
 /// The objects that the service lacks.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct MissingObjects {
-    /// Their SHA-256.
+    /// SHA-256 of each object that must be uploaded.
     pub missing: Vec<Digest>,
 }
 
@@ -53,6 +53,6 @@ pub const MAX_PACK_OBJECTS: usize = 1000;
 /// The objects of a pack that the service has now.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct StoredObjects {
-    /// Their SHA-256.
+    /// SHA-256 of each object of the pack that is stored now.
     pub stored: Vec<Digest>,
 }

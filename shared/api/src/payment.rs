@@ -10,9 +10,9 @@ use vault_format::words;
 /// An event of the payment provider.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct PaymentEvent {
-    /// Its id.
+    /// The provider's id of the event, by which a repeated event is recognized.
     pub id: String,
-    /// The type of the event.
+    /// Type of the event, such as `checkout.session.completed`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Time of the event, in seconds since 1970.
@@ -20,14 +20,14 @@ pub struct PaymentEvent {
     /// Whether it is of the provider's live mode; absent means the test mode.
     #[serde(default)]
     pub livemode: bool,
-    /// The subject of the event.
+    /// The object of the provider that the event is about.
     pub data: PaymentData,
 }
 
-/// The subject of an event.
+/// The object that an event is about.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct PaymentData {
-    /// The provider's object.
+    /// The provider's object, such as a checkout or a subscription.
     // JSON without a type: its form depends on the type of the event.
     pub object: Value,
 }
@@ -56,7 +56,7 @@ pub struct PaymentOutcome {
 }
 
 words! {
-    /// What is wrong with a payment.
+    /// Why the service cannot accept a payment that a customer has made.
     #[derive(JsonSchema)]
     #[schemars(inline)]
     pub enum PaymentProblemKind {
@@ -94,13 +94,13 @@ pub struct PaymentProblem {
     pub event: String,
     /// Time of the event, by the provider's clock.
     pub at: Timestamp,
-    /// What is wrong, in one word.
+    /// Kind of the problem, to match on.
     pub problem: PaymentProblemKind,
     /// What is wrong and what to do, in a few sentences.
     pub detail: String,
-    /// The name of the vault, where the payment names a sign-up.
+    /// Name of the vault; null if the payment belongs to no sign-up.
     pub vault: Option<Slug>,
-    /// The plan of the sign-up.
+    /// Name of the plan of the sign-up; null if none is known.
     pub plan: Option<String>,
     /// The provider's id of the subscription, at most 128 characters.
     pub subscription: Option<String>,

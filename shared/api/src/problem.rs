@@ -12,23 +12,23 @@ use crate::Confirmation;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Problem {
-    /// `about:blank`.
+    /// Always `about:blank`. The member `code` tells errors apart.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The phrase of the status.
+    /// Standard phrase for the HTTP status.
     pub title: String,
-    /// The status.
+    /// HTTP status of the answer.
     pub status: u16,
     /// One sentence for people; may change.
     pub detail: String,
     /// The error code, to match on.
     pub code: String,
-    /// The id of the request in the log.
+    /// Id of the request in the service's log.
     pub request_id: String,
     /// With `release_conflict`: the current release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<Value>,
-    /// With `objects_missing`: what to upload.
+    /// With `objects_missing`: the objects to upload, or the first of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<Value>,
     /// With `confirmation_needed`: the confirmation that the person has to give.

@@ -24,11 +24,11 @@ words! {
     /// The role of a user in a vault.
     #[derive(JsonSchema)]
     pub enum Role {
-        /// Runs the vault: machines, users, releases.
+        /// Runs the vault: its machines, users and settings. Also does what a publisher does.
         Owner = "role:owner",
-        /// Uses it, and pushes its releases.
+        /// Pushes releases and decides on drafts. Also does what a member does.
         Publisher = "role:publisher",
-        /// Uses it.
+        /// Uses the skills of the vault and proposes changes.
         Member = "role:member",
     }
 }
@@ -39,7 +39,7 @@ words! {
     pub enum MembershipState {
         /// An owner invited the address; the invitation is not accepted yet.
         Invited = "invited",
-        /// The person accepted.
+        /// The user has the rights of the role.
         #[default]
         Active = "active",
     }
@@ -175,16 +175,17 @@ impl fmt::Display for Scopes {
 pub struct User {
     /// The user's id, `usr_…`.
     pub id: String,
-    /// The user's e-mail address.
+    /// Address that was invited, and that an active user has proven to own.
     pub email: Email,
     /// Whether the person accepted the invitation.
     #[serde(default)]
     pub state: MembershipState,
-    /// The user's role.
+    /// Role, which decides what the user may do in the vault.
     pub role: Role,
     /// The largest set of scopes of the user's tokens.
     pub scopes: Scopes,
-    /// The profile of the policy that restricts the user.
+    /// Name of the profile in the vault's policy that limits the skills which the user sees; null
+    /// for no limit.
     pub profile: Option<String>,
     /// The id of the app that invited the person last. Absent if no app did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -214,7 +215,7 @@ pub struct NewUser {
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileChange {
-    /// 1 to 64 printable characters; null: none.
+    /// Name of the profile, of 1 to 64 printable characters; null removes the restriction.
     // Not an `Option`: a member that was left out must not lift a restriction.
     #[schemars(schema_with = "profile_schema")]
     pub profile: serde_json::Value,
@@ -228,7 +229,7 @@ fn profile_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoleChange {
-    /// The role.
+    /// Role that the user gets.
     pub role: Given<Role>,
 }
 
@@ -236,10 +237,10 @@ pub struct RoleChange {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScopeChange {
-    /// The scopes to grant.
+    /// Scopes that the user gets besides those of now.
     #[serde(default)]
     pub grant: Vec<Given<Scope>>,
-    /// The scopes to revoke.
+    /// Scopes that the user loses.
     #[serde(default)]
     pub revoke: Vec<Given<Scope>>,
 }

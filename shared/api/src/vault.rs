@@ -74,9 +74,9 @@ words! {
     #[derive(JsonSchema)]
     #[schemars(inline)]
     pub enum StepState {
-        /// Not done yet.
+        /// The step has still to be done.
         Pending = "pending",
-        /// Done.
+        /// The step is done or was not needed.
         Done = "done",
     }
 }
@@ -84,7 +84,7 @@ words! {
 /// A vault in the list of an account.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct VaultSummary {
-    /// Its name.
+    /// Name of the vault in addresses.
     pub slug: Slug,
     /// The caller's user in it, `usr_…`; absent in an answer of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,18 +92,18 @@ pub struct VaultSummary {
     /// The e-mail address of that user; absent in an answer of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<Email>,
-    /// The caller's role in it.
+    /// Role of the caller in it.
     pub role: Role,
-    /// The signer of its releases.
+    /// Whether the owner or the server signs its releases.
     pub kind: Kind,
-    /// The current release; null before the first one.
+    /// Number of the current release; null before the first one.
     pub release: Option<u64>,
-    /// Whether it is paid for.
+    /// State of the payments for it.
     #[serde(default)]
     pub subscription: Subscription,
-    /// The vault that is pinned; null before the first release.
+    /// Id of the pinned vault, the only one whose releases are accepted; null if none is pinned.
     pub vault_id: Option<VaultId>,
-    /// Its fingerprint now; null before the first release.
+    /// Fingerprint of the vault as it is now; null before the first release.
     pub fingerprint: Option<VaultFingerprint>,
     /// Its root version now; null before the first release.
     pub root_version: Option<u64>,
@@ -112,38 +112,40 @@ pub struct VaultSummary {
 /// A vault, as its owners, its publishers and operators see it.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Vault {
-    /// Its name.
+    /// Name of the vault in addresses.
     pub slug: Slug,
     /// The id of this allocation of the name.
     pub namespace_id: NamespaceId,
-    /// The signer of its releases.
+    /// Whether the owner or the server signs its releases.
     pub kind: Kind,
     /// Its state, which decides whether it is served.
     pub status: Status,
-    /// Whether it is paid for.
+    /// State of the payments for it.
     pub subscription: Subscription,
-    /// Time at which a vault with an overdue payment lapses.
+    /// Time at which the vault lapses if an overdue payment does not arrive; null if none is
+    /// overdue.
     pub grace_ends_at: Option<Timestamp>,
     /// Whether machines need a code to enrol.
     #[serde(default)]
     pub enrolment: EnrolmentMode,
     /// The e-mail address of the account that it was made for.
     pub owner: String,
-    /// Time of its allocation.
+    /// Time at which the name was allocated.
     pub created_at: Timestamp,
-    /// The vault whose releases count; null before the first release.
+    /// The pin: the vault whose releases are accepted; null before the first release and after a
+    /// reset.
     // Never absent: a service that says nothing about its pin has not forgotten it.
     #[serde(deserialize_with = "Option::deserialize")]
     pub pin: Option<Pinned>,
-    /// The last reset of the pin, for 30 days.
+    /// The last reset of the pin; null if there was none in the last 30 days.
     pub pin_reset: Option<PinReset>,
     /// The current release; null before the first one.
     pub release: Option<CurrentRelease>,
     /// Time at which the current release was published.
     pub last_push: Option<Timestamp>,
-    /// The limit of a release.
+    /// How much the vault may hold.
     pub quota: Quota,
-    /// How much it holds.
+    /// How much the vault holds.
     #[serde(default)]
     pub usage: Usage,
     /// The numbers of its skills, releases and waiting machines.
@@ -244,23 +246,23 @@ const fn unstated_pin() -> Value {
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum Pinned {
-    /// A vault.
+    /// The pin of a vault that this version of vault can read.
     Vault(Pin),
     /// The kind of vault that earlier versions had. Nothing can be published until an owner resets
     /// the pin.
     Earlier(EarlierPin),
 }
 
-/// The vault whose releases count.
+/// The vault whose releases are accepted, with its newest root version (document with its keys).
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Pin {
-    /// Its id.
+    /// Id of the vault, which stays when its keys change.
     pub vault_id: VaultId,
     /// Its fingerprint, for people to compare.
     pub fingerprint: Option<VaultFingerprint>,
-    /// Its newest root version.
+    /// Number of its newest root version.
     pub root_version: u64,
-    /// SHA-256 of that version.
+    /// SHA-256 of the payload of that root version.
     pub root_sha256: Digest,
 }
 
@@ -286,15 +288,15 @@ pub struct PinReset {
 /// The current release, which machines read.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct CurrentRelease {
-    /// Its number.
+    /// Number of the release, as its catalog states it.
     pub release: u64,
     /// SHA-256 of the catalog's bytes.
     pub sha256: Digest,
-    /// SHA-256 of the signed payload.
+    /// SHA-256 of the payload that the keys signed.
     pub payload_sha256: Digest,
-    /// Bytes of the catalog.
+    /// Length of the catalog in bytes.
     pub size: u64,
-    /// Time of its publication.
+    /// Time at which it became current, by the service's clock.
     pub published_at: Timestamp,
 }
 
@@ -380,7 +382,7 @@ pub struct Counts {
     pub skills: u64,
     /// Releases that are kept, at most 1,000.
     pub releases: u64,
-    /// Machines that wait.
+    /// Machines that wait for an owner, at most 20.
     pub devices_pending: i64,
 }
 
@@ -398,7 +400,7 @@ pub struct DraftCounts {
 /// A step of setting up a vault.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct ProvisioningStep {
-    /// The step.
+    /// Which of the five steps this is.
     pub step: ProvisioningStepName,
     /// Whether it is done.
     pub state: StepState,
@@ -432,7 +434,7 @@ pub struct ConfirmedPinReset {
 /// A vault whose pin was removed.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct PinResetDone {
-    /// Its name.
+    /// Name of the vault in addresses.
     pub slug: Slug,
     /// Always null.
     // A unit is `null` in JSON.
@@ -442,7 +444,7 @@ pub struct PinResetDone {
 /// A vault that was deleted.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct DeletedVault {
-    /// Its name.
+    /// Name that the vault had, which is not given out again.
     pub slug: Slug,
     /// Always `deleted`.
     pub status: Status,

@@ -160,7 +160,7 @@ impl From<FileError> for RunError {
 /// A declared action with the paths of its files made absolute.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ResolvedAction {
-    /// Its name.
+    /// Name of the action, as the skill declares it.
     #[serde(rename = "action")]
     pub name: ActionName,
     /// The script's absolute path, or a bare program name.
@@ -168,9 +168,9 @@ pub struct ResolvedAction {
     /// Declared arguments, which precede the caller's. In a [`LocatedSkill`] those that name files
     /// of the skill are absolute paths.
     pub args: Vec<String>,
-    /// Absolute path of its working directory.
+    /// Absolute path of the working directory of the action.
     pub cwd: PathBuf,
-    /// The declared description.
+    /// Purpose of the action for people; `null` if the skill declares none.
     pub description: Option<String>,
     /// Whether it needs a terminal.
     pub requires_tty: bool,

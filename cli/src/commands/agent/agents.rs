@@ -34,29 +34,29 @@ pub struct Arguments {
     project: Option<PathBuf>,
 }
 
-/// A coding agent.
+/// A coding agent that vault supports, as `vault agents` lists it.
 #[derive(JsonSchema, Serialize)]
 pub struct ShownAgent {
-    /// Its id, as options name it.
+    /// The id that `--agent` takes.
     id: String,
-    /// Its name.
+    /// The product's name for people.
     name: String,
-    /// Whether it is on this machine.
+    /// Whether one of the paths that show its use exists on this machine or in the project.
     found: bool,
-    /// The file or folder that shows it.
+    /// The existing path from which that was concluded; null if there is none.
     found_by: Option<PathBuf>,
-    /// The folders from which it reads skills.
+    /// The folders from which it reads skills: the user's, or with `--project` the project's.
     folders: Vec<AgentFolder>,
 }
 
 /// A folder from which an agent reads skills.
 #[derive(JsonSchema, Serialize)]
 pub struct AgentFolder {
-    /// The folder.
+    /// The path; the folder need not exist.
     path: PathBuf,
-    /// Whether it exists.
+    /// Whether the path is a folder now.
     exists: bool,
-    /// Whether the vault links its skills there.
+    /// Whether `vault sync-profiles` keeps links to the vault's skills there.
     linked: bool,
 }
 

@@ -26,18 +26,18 @@ pub struct Switch {
     agent: Option<AgentId>,
 }
 
-/// A skill that agents see or do not see.
+/// The output of `vault enable` and `vault disable`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct SkillVisibility {
-    /// The skill.
+    /// Installed name of the skill that was enabled or disabled.
     name: SkillName,
-    /// The agent; null for all agents.
+    /// The only agent concerned; null for all agents.
     agent: Option<AgentId>,
-    /// Whether the agents see the skill.
+    /// True after `vault enable`, false after `vault disable`.
     enabled: bool,
-    /// Whether that changed.
+    /// False if the skill was in that state already.
     changed: bool,
-    /// Whether running agents must be restarted to see the change.
+    /// Whether agents that are running show the change only after a restart.
     restart_required: bool,
 }
 

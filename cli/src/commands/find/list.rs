@@ -56,7 +56,7 @@ pub struct Arguments {
     project: Option<Option<PathBuf>>,
 }
 
-/// The installed skills.
+/// The output of `vault list` without `--project`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct InstalledSkills {
     /// Intact skills: own ones first, by name within each origin.
@@ -68,35 +68,35 @@ pub struct InstalledSkills {
 /// A skill that is not run until its vault's next release.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct WithheldSkill {
-    /// Its name.
+    /// Name under which it is installed.
     name: SkillName,
-    /// The link that it came by; null for an own skill.
+    /// Link of the vault that published it; null for a skill of this vault.
     link: Option<LinkId>,
 }
 
-/// The skills of a project.
+/// The output of `vault list --project`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct ProjectSkills {
-    /// The folder of the project.
+    /// Path of the folder that contains the project's skills and its `vault.lock`.
     project: PathBuf,
-    /// The skills that it has or that its lock names.
+    /// Every skill that is installed in the project or named by its lock.
     skills: Vec<ProjectSkill>,
     /// The agents' folders in it that show the skills; null if nothing is installed.
     folders: Option<BTreeSet<PathBuf>>,
 }
 
-/// A skill of a project.
+/// A skill of a project, compared with the project's `vault.lock`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct ProjectSkill {
-    /// Its name.
+    /// Name in the project.
     name: SkillName,
-    /// Its version; null if it is not installed.
+    /// Version in its signed manifest; null if it is not installed.
     version: Option<u64>,
     /// Where it comes from.
     provenance: Option<ProvenanceId>,
     /// Its relation to the lock.
     state: LockState,
-    /// What is wrong with its files.
+    /// The first difference from what was signed; null if there is none.
     damage: Option<String>,
 }
 

@@ -75,7 +75,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
-/// The content of a skill.
+/// What the files of a skill contain and declare.
 #[derive(Debug, JsonSchema, Serialize)]
 struct SkillContent {
     /// The name in the vault.
@@ -84,24 +84,24 @@ struct SkillContent {
     frontmatter: Option<Frontmatter>,
     /// The agents that it is for; empty for all.
     agents: Vec<AgentId>,
-    /// Its files.
+    /// Its files with their sizes, not their content.
     files: Vec<SkillFile>,
     /// Its actions, by name.
     actions: BTreeMap<ActionName, ActionSpec>,
     /// The environment variables that it declares.
     environment: Vec<Variable>,
-    /// The context that it costs an agent.
+    /// How much text an agent has to read because of it.
     context: ContextCost,
 }
 
 /// A file of a skill.
 #[derive(Debug, JsonSchema, Serialize)]
 struct SkillFile {
-    /// Its path in the skill.
+    /// Path below the skill's folder, with `/` between names.
     path: FilePath,
-    /// Its size in bytes.
+    /// Size in bytes.
     size: u64,
-    /// Its mode: `0755` if it can be executed.
+    /// `0755` if the file is executable, else `0644`.
     mode: Mode,
     /// SHA-256 of its bytes; absent if the skill is not installed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,7 +113,7 @@ struct SkillFile {
 struct Variable {
     #[serde(flatten)]
     secret: Secret,
-    /// Whether it is set.
+    /// Whether the environment of this command has it; its value is never shown.
     set: bool,
 }
 
@@ -128,39 +128,40 @@ struct ContextCost {
     loaded_bytes: u64,
 }
 
-/// An installed skill with its signature and source.
+/// The output of `vault show` for an installed skill.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct InstalledSkill {
     #[serde(flatten)]
     content: SkillContent,
-    /// Its version.
+    /// Version number in the skill's signed manifest.
     version: u64,
-    /// SHA-256 of its bundle.
+    /// SHA-256 of the skill's bundle (its signed manifest and all its files).
     bundle_hash: Digest,
-    /// Its origin: `local`, `link:<id>` or `project:<path>`.
+    /// Whose it is: this vault's (`local`), a linked vault's (`link:<id>`) or a project's
+    /// (`project:<path>`).
     origin: String,
-    /// The key that signed it.
+    /// The key whose signature the manifest has.
     signer: SigningKey,
-    /// When it was signed.
+    /// When its manifest was signed, in UTC.
     signed_at: Timestamp,
-    /// Where it comes from.
+    /// The source that the manifest records.
     provenance: SkillSource,
     /// The rules that it was checked by, and the exceptions.
     gate: Gate,
     /// The exceptions with the files that they are about.
     exceptions: Vec<SkillException>,
-    /// Whether it stays at this version after `vault rollback`.
+    /// Whether updates leave it at this version, because `vault rollback` chose it.
     held: bool,
 }
 
-/// The source of a skill.
+/// The source of a skill as its manifest records it.
 #[derive(Debug, JsonSchema, Serialize)]
 struct SkillSource {
-    /// The place.
+    /// The repository, registry, address or folder, such as `github:acme/skills/code-review`.
     identifier: ProvenanceId,
     /// The exact commit or version there; null if the place has none.
     revision: Option<String>,
-    /// When it was read.
+    /// When the files were read there, in UTC.
     fetched_at: Timestamp,
 }
 

@@ -190,24 +190,25 @@ pub(super) fn warn_of_damaged(
     })
 }
 
-/// An installed skill.
+/// An installed skill as lists and searches print it.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct ListedSkill {
     /// The name under which it is installed.
     name: SkillName,
-    /// Its version.
+    /// Version number in the skill's signed manifest.
     version: u64,
     #[serde(flatten)]
     texts: Texts,
     /// The agents that see it; empty for all.
     agents: Vec<AgentId>,
-    /// SHA-256 of its bundle.
+    /// SHA-256 of the skill's bundle (its signed manifest and all its files).
     bundle_hash: Digest,
-    /// Whose it is: `local`, `link:<id>` or `project:<path>`.
+    /// Whose it is: this vault's (`local`), a linked vault's (`link:<id>`) or a project's
+    /// (`project:<path>`).
     origin: String,
-    /// Whether its bare name means another skill.
+    /// Whether the name without a vault means a skill of another vault.
     shadowed: bool,
-    /// The name that always means it: `<vault>/<name>`.
+    /// The name that means only this skill: `<vault>/<name>`.
     qualified: String,
 }
 
@@ -232,7 +233,7 @@ impl From<Listed> for ListedSkill {
 pub struct FoundSkill {
     #[serde(flatten)]
     skill: ListedSkill,
-    /// How well it fits, from 0.
+    /// BM25 score, above 0; it can be compared only within one search.
     score: f64,
 }
 
@@ -277,14 +278,14 @@ pub(super) fn search_skills(
     ))
 }
 
-/// Where the scripts of a skill are.
+/// Where the scripts of a verified skill are stored.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Scripts {
     /// The name of the skill.
     name: SkillName,
-    /// SHA-256 of its bundle.
+    /// SHA-256 of the skill's bundle (its signed manifest and all its files).
     bundle_hash: Digest,
-    /// The folder of its files.
+    /// Path of the folder with its verified files.
     files: PathBuf,
     /// Its actions.
     actions: Vec<ResolvedAction>,

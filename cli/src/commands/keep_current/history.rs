@@ -35,10 +35,10 @@ pub struct Arguments {
     name: SkillRef,
 }
 
-/// The stored versions of a skill.
+/// The output of `vault history`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct History {
-    /// The skill.
+    /// Installed name.
     name: SkillName,
     /// Its versions, newest first.
     versions: Vec<StoredVersion>,
@@ -46,16 +46,16 @@ pub struct History {
     held: bool,
 }
 
-/// A stored version of a skill.
+/// A version of a skill whose bundle the vault has stored.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct StoredVersion {
-    /// Its number.
+    /// Version number in the skill's signed manifest.
     version: u64,
-    /// The hash of its bundle.
+    /// SHA-256 of the skill's bundle (its signed manifest and all its files).
     bundle_hash: Digest,
-    /// Whether it is the installed version.
+    /// True for the version that is installed now.
     installed: bool,
-    /// When it was signed.
+    /// When its manifest was signed, in UTC.
     signed_at: Timestamp,
     /// Where it came from, as its manifest states it.
     provenance: Provenance,

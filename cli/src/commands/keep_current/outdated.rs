@@ -35,7 +35,7 @@ pub struct Arguments {
     names: Vec<SkillRef>,
 }
 
-/// Skills, compared with their sources.
+/// The output of `vault outdated`.
 #[derive(Debug, Default, JsonSchema, Serialize)]
 pub struct SourceComparison {
     /// Skills whose source has changed.
@@ -55,13 +55,13 @@ pub struct SourceComparison {
 /// A skill whose source has changed.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct OutdatedSkill {
-    /// Its name.
+    /// Installed name.
     name: SkillName,
     /// Its source: a recorded identifier, or a folder of this machine.
     source: String,
-    /// The revision that was recorded.
+    /// Commit, version or digest of the source that the manifest records.
     recorded: String,
-    /// The source's revision now.
+    /// Commit, version or digest of the source at this check.
     upstream: String,
 }
 

@@ -62,7 +62,7 @@ pub struct Arguments {
     diff: bool,
 }
 
-/// Skills, brought up to date with their sources.
+/// The output of `vault update`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct UpdatedSkills {
     #[serde(flatten)]

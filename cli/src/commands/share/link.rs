@@ -426,14 +426,14 @@ fn target_connection(context: &Context, address: Option<&Address>) -> Result<Con
     }
 }
 
-/// A vault that this machine is linked to.
+/// The output of `vault link`: the vault that this machine may pull from.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Linked {
-    /// The address of the vault.
+    /// Address of the vault: `<service>/v/<slug>`.
     address: String,
-    /// The id of the link.
+    /// Id of the link on this machine: the slug and ten hex digits.
     link: LinkId,
-    /// The id of this machine at the service.
+    /// Id under which the service lists this machine for the vault's owner.
     device_id: String,
     /// The owner's decision about this machine: `pending` or `active`.
     status: &'static str,
@@ -441,11 +441,11 @@ pub struct Linked {
     device_fingerprint: String,
     /// The fingerprint of the vault; null if it has published nothing yet.
     vault_fingerprint: Option<VaultFingerprint>,
-    /// Its current release.
+    /// Number of the release that the service shows this machine; null if it shows none.
     release: Option<u64>,
     /// Whether the vault is pinned.
     pinned: bool,
-    /// What it is called here.
+    /// Local name of the vault, as in `<vault>/<skill>`.
     name: Slug,
     /// What a pull does with skills that the gate refuses.
     gate: PullGate,

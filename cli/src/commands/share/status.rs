@@ -102,7 +102,7 @@ fn warn_of_time_ahead(context: &Context, vault: &Vault) -> Result<(), Failure> {
 /// The vault at the connected service.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Connected {
-    /// The address of the vault.
+    /// Address of the vault: `<service>/v/<slug>`.
     address: String,
     #[serde(flatten)]
     connection: Connection,
@@ -113,9 +113,9 @@ pub struct Connected {
     /// What the service shows of the vault, as `GET /admin/vaults/<slug>` answers. Null if this
     /// machine is not signed in, the request failed, or the account may not see it.
     service: Value,
-    /// The fingerprint of this vault.
+    /// Fingerprint of the vault, for people to compare: `vlt:<groups>/<version of its keys>`.
     fingerprint: VaultFingerprint,
-    /// The version of its keys.
+    /// Version of the vault's signed list of keys, counted from 1.
     root_version: u64,
     /// The last release that this machine published or took over; null if there is none.
     last_push: Option<LastPush>,
@@ -131,15 +131,15 @@ pub struct Connected {
 /// A release that the service has acknowledged.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct LastPush {
-    /// Its number.
+    /// Number of the release, counted from 1.
     release: u64,
-    /// The number of its skills.
+    /// Number of skills in the release.
     skills: u64,
     /// When the service acknowledged it.
     at: Timestamp,
-    /// When it expires.
+    /// When the release stops being valid, in UTC.
     expires_at: Timestamp,
-    /// SHA-256 of its payload.
+    /// SHA-256 of the payload that the publishers signed.
     payload_sha256: Digest,
 }
 

@@ -42,30 +42,30 @@ pub struct Arguments {
     link: Option<String>,
 }
 
-/// A vault that this machine is no longer linked to.
+/// The output of `vault unlink`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Unlinked {
-    /// The address of the vault.
+    /// Address of the vault: `<service>/v/<slug>`.
     address: String,
-    /// The id of the link.
+    /// Id of the link on this machine: the slug and ten hex digits.
     link: LinkId,
-    /// What the vault was called here.
+    /// Local name that the vault had.
     name: Slug,
-    /// The skills that were removed.
+    /// Skills that were uninstalled, because they came from the vault.
     removed: Vec<SkillName>,
     /// The agents' folders that showed them.
     #[serde(rename = "unlinked")]
     folders: Vec<UnlinkedFolder>,
     /// The fingerprint of this machine's key for the vault; null if the key was missing.
     device_fingerprint: Option<KeyFingerprint>,
-    /// Whether running agents must be restarted.
+    /// Whether agents that are running show the change only after a restart.
     restart_required: bool,
 }
 
 /// A folder of agents from which skills were removed.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct UnlinkedFolder {
-    /// The folder.
+    /// The folder of one or more agents.
     path: PathBuf,
     /// The names that the skills had there.
     names: Vec<SkillName>,

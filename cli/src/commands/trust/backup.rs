@@ -50,16 +50,16 @@ pub(super) const VAULTS: &str = "vaults";
 /// Entries of the vault's folder that are left out, because vault creates them again.
 const LEFT_OUT: [&str; 3] = ["tmp", "lock", "index.db"];
 
-/// A backup of a vault.
+/// The output of `vault backup`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Backup {
-    /// The file.
+    /// Path of the encrypted archive.
     path: PathBuf,
-    /// Its size in bytes.
+    /// Size of the archive in bytes.
     bytes: u64,
-    /// The id of the vault.
+    /// Id of the vault: `vlt_` and 26 characters.
     vault_id: VaultId,
-    /// The fingerprint of the vault.
+    /// Fingerprint of the vault, for people to compare: `vlt:<groups>/<version of its keys>`.
     fingerprint: VaultFingerprint,
 }
 

@@ -40,13 +40,13 @@ pub struct Arguments {
 /// A vault that was restored from a backup.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct RestoredVault {
-    /// Its folder.
+    /// Path of the vault's folder.
     path: PathBuf,
-    /// Its id.
+    /// Id of the vault: `vlt_` and 26 characters.
     vault_id: VaultId,
-    /// Its fingerprint.
+    /// Fingerprint of the vault, for people to compare: `vlt:<groups>/<version of its keys>`.
     fingerprint: VaultFingerprint,
-    /// The version of its keys.
+    /// Version of the vault's signed list of keys, counted from 1.
     root_version: u64,
 }
 

@@ -73,7 +73,7 @@ pub struct Arguments {
     strict_modes: bool,
 }
 
-/// The installed skills, compared with what was signed.
+/// The output of `vault verify` for all installed skills.
 #[derive(Debug, Default, JsonSchema, Serialize)]
 pub struct Verification {
     /// Every installed skill: own ones first, by name within each origin.
@@ -91,13 +91,14 @@ pub struct Verification {
 pub struct SkillIntegrity {
     /// The name under which it is installed.
     name: SkillName,
-    /// Its origin: `local`, `link:<id>` or `project:<path>`.
+    /// Whose it is: this vault's (`local`), a linked vault's (`link:<id>`) or a project's
+    /// (`project:<path>`).
     origin: String,
-    /// SHA-256 of its bundle.
+    /// SHA-256 of the skill's bundle (its signed manifest and all its files).
     bundle_hash: Digest,
-    /// Its version; null if its manifest is not valid.
+    /// Version number in the signed manifest; null if the manifest is not valid.
     version: Option<u64>,
-    /// Whether it is exactly as signed.
+    /// True if manifest and files are exactly as signed.
     ok: bool,
     /// The first difference; null if there is none.
     damage: Option<String>,
@@ -121,26 +122,27 @@ impl From<&SkillCheck> for SkillIntegrity {
 pub struct IntactSkill {
     /// The name under which it is installed.
     name: SkillName,
-    /// Its origin: `local`, `link:<id>` or `project:<path>`.
+    /// Whose it is: this vault's (`local`), a linked vault's (`link:<id>`) or a project's
+    /// (`project:<path>`).
     origin: String,
-    /// Its version.
+    /// Version number in the skill's signed manifest.
     version: u64,
-    /// SHA-256 of its bundle.
+    /// SHA-256 of the skill's bundle (its signed manifest and all its files).
     bundle_hash: Digest,
     /// The key that signed it.
     signer: SigningKey,
-    /// The number of its files.
+    /// Number of files that were compared.
     files: usize,
     /// Whether it is exactly as signed: always true.
     ok: bool,
 }
 
-/// The skills of an export that are exactly as signed.
+/// The output of `vault verify` for a path.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct VerifiedExport {
     /// The path that was verified.
     path: PathBuf,
-    /// Its skills.
+    /// Every skill found there.
     skills: Vec<VerifiedArtifact>,
 }
 
@@ -153,15 +155,15 @@ pub struct VerifiedArtifact {
     form: Form,
     /// The name of the skill.
     name: SkillName,
-    /// The version of the skill.
+    /// Version number in the skill's signed manifest.
     version: u64,
-    /// The id of the vault that signed it.
+    /// Id of the vault: `vlt_` and 26 characters.
     vault_id: VaultId,
     /// The fingerprint of that vault.
     vault_fingerprint: VaultFingerprint,
     /// The source of the skill.
     provenance: ProvenanceId,
-    /// The number of its files.
+    /// Number of files that were compared.
     files: usize,
     /// The key that signed it.
     signer: SigningKey,

@@ -33,7 +33,7 @@ pub struct FailedSkill {
     /// `left_out`; absent for other failures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
-    /// The stable code of the failure.
+    /// Error code, as `vault help errors` lists it, or one that a service sent.
     code: String,
     /// The message: one sentence without a full stop.
     message: String,

@@ -19,18 +19,18 @@ use crate::{
     tasks::profiles::rendered_lines,
 };
 
-/// A namespace after a sync.
+/// The output of `vault sync`: the vault's release after the sync.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct SyncReport {
     /// Whether this sync published a release.
     changed: bool,
-    /// The release that is current, or proposed.
+    /// Number of the release that is current, or that was proposed.
     release: u64,
-    /// The number of its skills.
+    /// Number of skills in that release.
     skills: u64,
-    /// When it expires.
+    /// When that release stops being valid, in UTC.
     expires_at: Timestamp,
-    /// The address of the vault.
+    /// Address of the vault: `<service>/v/<slug>`.
     address: String,
     #[serde(flatten)]
     taken: TakenOver,
@@ -86,11 +86,11 @@ struct Upload {
 /// A release that waits for the signatures of other publishers.
 #[derive(Debug, JsonSchema, Serialize)]
 struct ProposedRelease {
-    /// The id of the draft.
+    /// Id that `vault release sign` takes.
     proposed: DraftId,
-    /// The number of signatures that it has.
+    /// Number of publishers that have signed it, its author included.
     signatures: usize,
-    /// The number of signatures that it needs.
+    /// Number of publishers that must sign before it is published.
     signatures_needed: usize,
 }
 

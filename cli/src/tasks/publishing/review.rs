@@ -106,7 +106,7 @@ pub struct Review {
 /// The differences of a release from the one that counted last on this machine.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct ReleaseDifference {
-    /// Its number.
+    /// Number of the release under review.
     release: u64,
     /// The release that it is compared with; null if this machine has taken over none.
     after: Option<u64>,
@@ -116,7 +116,7 @@ pub struct ReleaseDifference {
     updated: Vec<SkillName>,
     /// Names of the removed skills.
     removed: Vec<SkillName>,
-    /// Whether the policy differs.
+    /// Whether the capability policy differs.
     policy: bool,
     /// The lines of the policy that differ; null if it does not.
     policy_difference: Option<Vec<String>>,
@@ -134,7 +134,7 @@ pub struct ReleaseDifference {
     lost_audience: Vec<String>,
     /// The differences of the keys from those of the release before; null if there are none.
     roots: Option<RootChanges>,
-    /// When it expires.
+    /// When the release under review stops being valid, in UTC.
     expires_at: Timestamp,
     /// All differences in words, one a line.
     changes: Vec<String>,
@@ -145,7 +145,7 @@ pub struct ReleaseDifference {
 /// A new or changed skill of a release.
 #[derive(Debug, JsonSchema, Serialize)]
 struct SkillDifference {
-    /// Its name.
+    /// Name of the skill in the release.
     skill: SkillName,
     /// The agent for which it was rendered; null for the plain skill.
     rendered_for: Option<String>,
@@ -153,7 +153,7 @@ struct SkillDifference {
     changes: Vec<String>,
     /// What the gate found. None of it blocks.
     findings: Vec<Finding>,
-    /// The files that differ.
+    /// The files that were added, changed or removed.
     files: Vec<FileChange>,
 }
 

@@ -46,7 +46,7 @@ pub struct RootChanges {
 /// A key that gains or loses a role and stays in the vault.
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct RoleChange {
-    /// The key.
+    /// The key, with its current name and fingerprint.
     pub key: NamedKey,
     /// The role: `release` or `root`.
     pub role: &'static str,

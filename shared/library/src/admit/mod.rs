@@ -92,25 +92,25 @@ words! {
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "AdmittedSkill")]
 pub struct AdmitReport {
-    /// Name in the vault.
+    /// Name under which the skill is installed, which can differ from the one in its SKILL.md.
     pub name: SkillName,
-    /// The version that is installed now.
+    /// Version that is installed after the command, from 1.
     pub version: u64,
-    /// Hash of the bundle that is installed now.
+    /// SHA-256 of the bundle that is installed after the command.
     #[serde(rename = "bundle_hash")]
     pub bundle: Digest,
-    /// The effect of admitting it.
+    /// Whether the skill is new, has a new version, or stays as it was.
     pub admission: Admission,
     /// The version that it replaced.
     #[serde(skip)]
     pub before: Option<u64>,
-    /// The gate's outcome.
+    /// Whether the gate (the scan of the files) accepted the skill with or without warnings.
     pub outcome: Outcome,
-    /// The gate's findings.
+    /// Findings of the gate, none of which blocks the skill.
     pub findings: Vec<Finding>,
-    /// The recorded source.
+    /// Identifier of the source, as the signed manifest records it.
     pub provenance: ProvenanceId,
-    /// Number of files.
+    /// Number of files of the skill, including SKILL.md.
     pub files: usize,
     /// Size of all files, in bytes.
     pub bytes: u64,

@@ -57,12 +57,12 @@ pub struct RemoveReport {
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "RemovedSkill")]
 pub struct RemovedSkill {
-    /// Its name.
+    /// Name under which the skill was installed.
     pub name: SkillName,
-    /// The bundle that was installed.
+    /// SHA-256 of the bundle that was installed.
     #[serde(rename = "bundle_hash")]
     pub bundle: Digest,
-    /// The version, if the manifest was valid.
+    /// Version that was installed; `null` if its manifest was not valid.
     pub version: Option<u64>,
     /// Whether its bytes were withdrawn from devices too.
     pub withdrawn: bool,

@@ -36,39 +36,39 @@ pub struct ProfileSyncReport {
 pub struct ProfileState {
     /// Its name.
     pub name: String,
-    /// Its agent.
+    /// Id of the agent to which the profile applies.
     pub agent: AgentId,
-    /// The number of skills it shows.
+    /// Number of skills that the profile shows to its agent.
     pub skills: usize,
-    /// Its folder in the vault.
+    /// Folder of the profile in the vault, with one link for each skill.
     pub path: PathBuf,
 }
 
 /// The state of an agent's folder after the sync.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct RootState {
-    /// The folder.
+    /// Path of the folder from which agents read skills.
     pub path: PathBuf,
-    /// The agents that read it.
+    /// Ids of the agents that read skills from the folder.
     pub agents: Vec<AgentId>,
     /// Reason for linking the folder.
     pub scope: RootScope,
     /// Whether the folder holds symlinks or copies.
     pub mode: RootMode,
-    /// The number of the vault's skills in it.
+    /// Number of skills that the vault shows in the folder.
     pub skills: usize,
-    /// Names of added skills.
+    /// Names of skills that this sync added to the folder.
     pub added: Vec<String>,
     /// Names of skills whose target or copy changed.
     pub changed: Vec<String>,
-    /// Names of removed skills.
+    /// Names of skills that this sync removed from the folder.
     pub removed: Vec<String>,
     /// Skills that are not shown because an entry of the user has their name.
     pub foreign: Vec<SkillName>,
     /// The skills in `foreign` that no sync has reported before.
     #[serde(skip)]
     pub newly_foreign: Vec<SkillName>,
-    /// Whether the folder was created.
+    /// Whether this sync created the folder.
     pub created: bool,
     /// Whether the folder is missing and was not created.
     pub missing: bool,

@@ -38,17 +38,17 @@ pub struct AgentViews {
 /// Skills that one agent sees, and those that are hidden from it.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct AgentView {
-    /// The agent.
+    /// Id of the agent, such as `claude-code`.
     pub agent: AgentId,
-    /// Whether any of its folders is linked.
+    /// Whether the vault places skills in any folder that the agent reads.
     pub linked: bool,
-    /// The linked folders.
+    /// Folders of the agent in which the vault places skills.
     pub roots: Vec<PathBuf>,
-    /// The visible skills.
+    /// Names of the skills that the agent sees.
     pub sees: Vec<SkillName>,
-    /// Those of them that it sees as a variant.
+    /// Skills in `sees` of which the agent gets a variant (a version made for it).
     pub variants: Vec<SeenVariant>,
-    /// Those of them that it sees only because another agent with the same folder gets them.
+    /// Skills in `sees` that the agent sees only because another agent reads the same folder.
     pub through_folder: Vec<SkillName>,
     /// The hidden skills, each with the reason.
     #[serde(skip)]
@@ -58,7 +58,7 @@ pub struct AgentView {
 /// A skill that an agent sees as a variant.
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct SeenVariant {
-    /// The skill.
+    /// Name of a skill in `sees`.
     pub skill: SkillName,
     /// Who made the variant.
     pub by: VariantMaker,

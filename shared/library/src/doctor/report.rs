@@ -35,7 +35,7 @@ pub struct SkillHealth {
     pub name: SkillName,
     /// `local`, or the id of the link it came through.
     pub origin: String,
-    /// Its signed version.
+    /// Version in the signed manifest; `null` if the manifest is not valid.
     pub version: Option<u64>,
     /// Its bundle hash; `None` for a folder that was never signed.
     pub bundle_hash: Option<Digest>,
@@ -53,7 +53,7 @@ pub struct SkillHealth {
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "AgentContext")]
 pub struct ContextCost {
-    /// The agent.
+    /// Id of the agent, such as `claude-code`.
     pub agent: AgentId,
     /// The number of skills the agent sees.
     pub skills: usize,

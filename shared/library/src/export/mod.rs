@@ -67,11 +67,11 @@ pub enum ExportError {
 /// An exported skill.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Exported {
-    /// Its name.
+    /// Name under which the skill is installed.
     pub name: SkillName,
-    /// Its version.
+    /// Version in the signed manifest.
     pub version: u64,
-    /// Its bundle hash.
+    /// SHA-256 of the skill's bundle.
     #[serde(rename = "bundle_hash")]
     pub bundle: Digest,
     /// Path of the artifact that clients install from.

@@ -24,17 +24,17 @@ use crate::vault::trust::{NamedKey, VaultTrust};
 /// A release that keys of this vault signed.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ShownRelease {
-    /// Its number.
+    /// Number of the release, from 1.
     pub release: u64,
     /// The root version that it names.
     pub root_version: u64,
-    /// Hash of its payload.
+    /// SHA-256 of the signed payload of its catalog.
     pub payload_sha256: Digest,
     /// The time of signing, as its signer wrote it.
     pub issued_at: Timestamp,
-    /// The number of its skills.
+    /// Number of skills in the release.
     pub skills: usize,
-    /// Its signers.
+    /// Keys of the vault whose signatures on the release are valid.
     pub signers: Vec<NamedKey>,
     /// Whether a key that signed it is revoked now.
     pub by_revoked: bool,
@@ -45,13 +45,13 @@ pub struct ShownRelease {
 /// A bundle that a revoked key has published or withdrawn since the last good release.
 #[derive(Clone, Debug, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct SuspectSkill {
-    /// The skill.
+    /// Name of the skill in the release.
     pub name: SkillName,
     /// Its version; `None` if it was withdrawn.
     pub version: Option<u64>,
-    /// The bundle.
+    /// SHA-256 of the bundle that the revoked key published or withdrew.
     pub bundle_hash: Digest,
-    /// The first shown release with it.
+    /// Number of the first reviewed release that has the entry.
     pub release: u64,
 }
 

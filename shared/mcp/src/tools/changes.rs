@@ -17,7 +17,7 @@ use super::Call;
 use crate::fault::{Fault, ToolError};
 use crate::uri;
 
-/// A file beside SKILL.md.
+/// A file of the skill besides SKILL.md.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
@@ -55,19 +55,19 @@ pub struct Outcome {
     status: Status,
     /// The outcome, in one sentence.
     message: String,
-    /// `<owner>/<name>`
+    /// Id of the skill, `<owner>/<name>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     id: Option<String>,
-    /// Its version.
+    /// Version of the skill after the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     version: Option<u64>,
-    /// SHA-256 of its bundle.
+    /// SHA-256 of the skill's bundle after the change, in hex.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     bundle_hash: Option<String>,
-    /// Id of the draft.
+    /// Id of the draft that waits for an owner; only with `drafted`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     draft_id: Option<String>,

@@ -42,24 +42,24 @@ pub struct Output {
 #[derive(JsonSchema, Serialize)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Drifted {
-    /// The skill.
+    /// Name of the skill.
     name: String,
     /// Its source: a recorded identifier, or a folder of this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     source: Option<String>,
-    /// The revision that was recorded.
+    /// Commit, version or digest of the source that was recorded with the skill.
     recorded: String,
-    /// The source's revision now.
+    /// Commit, version or digest that the source has now.
     upstream: String,
 }
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Said {
-    /// The skill.
+    /// Name of the skill.
     name: String,
-    /// The reason.
+    /// Reason why the skill was not compared or its source not read.
     reason: String,
 }
 

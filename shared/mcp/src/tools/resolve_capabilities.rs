@@ -42,9 +42,9 @@ pub struct Input {
 pub struct Output {
     /// The id that counted.
     caller: String,
-    /// As asked.
+    /// The platform of the request.
     platform: String,
-    /// As asked.
+    /// The channel of the request; absent if none was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     channel: Option<String>,
@@ -60,7 +60,7 @@ pub struct Output {
     mcp_servers: Vec<String>,
     /// Granted groups that match the query.
     matched_groups: Vec<String>,
-    /// How the answer was reached.
+    /// Sentences that explain by which rules the answer was reached.
     reasons: Vec<String>,
     /// Equal for equal answers: the key for caching this one.
     cache_key: String,
@@ -69,7 +69,7 @@ pub struct Output {
 #[derive(JsonSchema, Serialize)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct GrantedSkill {
-    /// Name in the vault.
+    /// Name of the skill in the vault.
     name: String,
     /// How well it fits the query; 0 for not at all.
     score: f64,

@@ -12,9 +12,9 @@ use crate::uri;
 #[derive(Debug, JsonSchema, Serialize)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Summary {
-    /// `<owner>/<name>`
+    /// Id of the skill, `<owner>/<name>`.
     pub id: String,
-    /// Name in the vault.
+    /// Name of the skill in the vault.
     pub name: String,
     /// Version: 1 at first, one more with each change.
     pub version: u64,
@@ -23,10 +23,10 @@ pub struct Summary {
     /// When to use it, if the skill says so separately.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub when_to_use: String,
-    /// Tags.
+    /// Tags from the frontmatter; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Categories.
+    /// Categories from the frontmatter; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
     /// Agents that it is meant for; absent: any.

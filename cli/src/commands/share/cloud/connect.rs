@@ -45,7 +45,7 @@ pub struct Arguments {
     no_browser: bool,
 }
 
-/// A vault that this one is published to from now on.
+/// The output of `vault cloud connect`: the vault at the service to which `vault sync` publishes.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Connected {
     #[serde(flatten)]
@@ -59,7 +59,7 @@ pub struct Connected {
 /// The account's access to the vault at the service.
 #[derive(Debug, JsonSchema, Serialize)]
 struct ShownMembership {
-    /// The address of the vault.
+    /// Address of the vault: `<service>/v/<slug>`.
     address: String,
     /// The role of the account.
     role: Role,

@@ -122,9 +122,9 @@ const MAX_TIME: Duration = Duration::from_hours(1);
 /// The pull from one linked vault.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct PulledLink {
-    /// The address of the vault.
+    /// Address of the vault: `<service>/v/<slug>`.
     address: String,
-    /// The id of the link.
+    /// Id of the link on this machine: the slug and ten hex digits.
     link: LinkId,
     #[serde(flatten)]
     changes: Changes,
@@ -156,9 +156,9 @@ struct Pulled {
     /// Whether nothing that the vault publishes fits the selection.
     #[serde(skip)]
     selects_nothing: bool,
-    /// The number of downloaded bundles.
+    /// Number of downloaded bundles. Installed ones that are intact are not downloaded again.
     fetched: usize,
-    /// Their size.
+    /// Total size of the downloaded bundles, in bytes.
     bytes: u64,
     /// The vault's fingerprint, if this pull pinned the vault.
     pinned_fingerprint: Option<VaultFingerprint>,

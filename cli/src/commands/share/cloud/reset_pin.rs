@@ -30,12 +30,13 @@ pub struct Arguments {
     slug: Slug,
 }
 
-/// A vault whose pin was reset.
+/// The output of `vault cloud reset-pin`: the service no longer records which vault is published
+/// at this slug.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct PinReset {
     /// The slug of the vault.
     slug: Slug,
-    /// Its address.
+    /// Address of the vault: `<service>/v/<slug>`.
     address: String,
     /// The vault that is pinned now: always null.
     pin: (),

@@ -32,11 +32,11 @@ use crate::{
 /// A linked vault: what is pinned and installed here, and what its service shows this machine.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct LinkStatus {
-    /// The address of the vault.
+    /// Address of the vault: `<service>/v/<slug>`.
     address: String,
-    /// The id of the link.
+    /// Id of the link on this machine: the slug and ten hex digits.
     link: LinkId,
-    /// What the vault is called here.
+    /// Local name of the vault, as in `<vault>/<skill>`.
     name: Slug,
     /// What a pull does with skills that the gate refuses.
     gate: PullGate,
@@ -44,7 +44,7 @@ pub struct LinkStatus {
     status: &'static str,
     /// The fingerprint of the vault; null if none is pinned.
     vault_fingerprint: Option<VaultFingerprint>,
-    /// The version of its keys.
+    /// Version of the pinned keys, counted from 1; null if none are pinned.
     root_version: Option<u64>,
     /// The pinned release; null before the first pull.
     release: Option<u64>,
@@ -60,13 +60,13 @@ pub struct LinkStatus {
     withheld: Vec<SkillName>,
     /// When the pinned release expires.
     expires_at: Option<Timestamp>,
-    /// Whether it has expired.
+    /// Whether that time has passed.
     stale: bool,
     /// The last pull; null before the first one.
     last_pull: Option<LastPull>,
     /// The skills that were selected; null if all are.
     selection: Option<Selection>,
-    /// The fingerprint that the vault must have, until it is pinned.
+    /// The fingerprint that `vault link --expect-key` demands; null once the vault is pinned.
     expected_fingerprint: Option<VaultFingerprint>,
     #[serde(skip)]
     is_renamed: bool,

@@ -48,14 +48,14 @@ struct Suspect {
     withdrawn: bool,
 }
 
-/// Sign-ins at a service.
+/// Command-line sign-ins of the account that were ended at one service.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct EndedSignIns {
-    /// The address of the vault there.
+    /// Address of the vault: `<service>/v/<slug>`.
     address: String,
     /// The names of those that were ended.
     ended: Vec<String>,
-    /// Whether the service was reached.
+    /// False if they could not be ended; a warning says what to do.
     done: bool,
 }
 

@@ -272,14 +272,14 @@ pub struct ChangedKeys {
     pub(super) vault_made: Option<bool>,
 }
 
-/// The keys after a change.
+/// The vault's list of keys after a change.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct NewKeys {
-    /// The id of the vault.
+    /// Id of the vault: `vlt_` and 26 characters.
     vault_id: VaultId,
-    /// Its fingerprint.
+    /// Fingerprint of the vault, for people to compare: `vlt:<groups>/<version of its keys>`.
     fingerprint: VaultFingerprint,
-    /// The version of its keys.
+    /// Version of the vault's signed list of keys, counted from 1.
     root_version: u64,
     /// The changes to the list of keys.
     changes: RootChanges,

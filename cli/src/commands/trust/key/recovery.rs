@@ -47,16 +47,16 @@ fn parse_months(text: &str) -> Result<Months, String> {
     }
 }
 
-/// A recovery key that fits the vault.
+/// The output of `vault key recovery check` for a file that belongs to the vault.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct RecoveryFile {
-    /// The file.
+    /// Path of the recovery file.
     path: PathBuf,
-    /// The id of the vault.
+    /// Id of the vault: `vlt_` and 26 characters.
     vault_id: VaultId,
     /// The fingerprint of the recovery key.
     fingerprint: KeyFingerprint,
-    /// The newest version of the keys that the file knows.
+    /// Version of the newest list of keys in the file, counted from 1.
     root_version: u64,
     /// The addresses of the vault.
     addresses: Vec<String>,

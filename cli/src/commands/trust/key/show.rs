@@ -18,14 +18,14 @@ use crate::{
     tasks::key_changes,
 };
 
-/// The vault's keys.
+/// The output of `vault key show`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct ShownKeys {
-    /// The id of the vault.
+    /// Id of the vault: `vlt_` and 26 characters.
     vault_id: VaultId,
-    /// The fingerprint of the vault.
+    /// Fingerprint of the vault, for people to compare: `vlt:<groups>/<version of its keys>`.
     fingerprint: VaultFingerprint,
-    /// The version of its keys.
+    /// Version of the vault's signed list of keys, counted from 1.
     root_version: u64,
     /// The public key of this machine; null if it cannot publish.
     public_key: Option<PublicKey>,
@@ -37,7 +37,7 @@ pub struct ShownKeys {
     secret_key: Option<PathBuf>,
     /// The fingerprint in the SSH agent.
     ssh_agent: Option<String>,
-    /// Whether there is a recovery key.
+    /// Whether a key that may change the vault's keys is kept outside this machine.
     recovery_key: bool,
     /// When the list of keys expires; null if it does not.
     expires_at: Option<Timestamp>,

@@ -18,14 +18,14 @@ use crate::{
     tasks::key_changes,
 };
 
-/// The keys of a vault, and the requests to publish it.
+/// The output of `vault publishers list`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Publishers {
-    /// The id of the vault.
+    /// Id of the vault: `vlt_` and 26 characters.
     vault_id: VaultId,
-    /// The fingerprint of the vault.
+    /// Fingerprint of the vault, for people to compare: `vlt:<groups>/<version of its keys>`.
     fingerprint: VaultFingerprint,
-    /// The version of its keys.
+    /// Version of the vault's signed list of keys, counted from 1.
     root_version: u64,
     /// The number of publishers that must sign each release.
     release_threshold: usize,
@@ -42,15 +42,15 @@ pub struct Publishers {
 pub struct VaultKey {
     /// The name that its owner gave it.
     name: KeyName,
-    /// Its fingerprint.
+    /// Fingerprint of the key: `pub:` and 8 groups of 4 characters.
     fingerprint: KeyFingerprint,
     /// The public key.
     public_key: PublicKey,
-    /// Whether it may publish.
+    /// Whether its signature counts for releases.
     publishes: bool,
-    /// Whether it may change the keys of the vault.
+    /// Whether its signature counts for new versions of the list of keys.
     changes_keys: bool,
-    /// Whether the secret key is on this machine.
+    /// Whether this machine can sign with it.
     here: bool,
 }
 

@@ -70,11 +70,11 @@ pub struct RequestedKey {
 /// A request that waits for the owner.
 #[derive(Debug, JsonSchema, Serialize)]
 struct KeyRequested {
-    /// The id of the request.
+    /// Id under which the service lists the request for the owner.
     draft: String,
-    /// The id of the vault.
+    /// Id of the vault: `vlt_` and 26 characters.
     vault_id: VaultId,
-    /// The address of the vault.
+    /// Address of the vault: `<service>/v/<slug>`.
     address: String,
 }
 
