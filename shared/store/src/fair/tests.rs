@@ -233,37 +233,43 @@ fn networks_of_strangers_give_way_as_one_party() {
     assert_eq!(taken.matches('s').count(), 19);
 }
 
-/// A newcomer who signs in waits for few groups, however many networks flood the queue and however
-/// many requests each of them has queued.
-#[test]
-fn a_newcomer_is_served_while_strangers_of_many_networks_flood() {
+/// Returns in which group a newcomer who signs in is served, while 200 networks of strangers have
+/// queued ten requests each, and `tenants` have 50 requests of `rows` rows each.
+fn group_of_newcomer(tenants: u8, rows: usize) -> Option<usize> {
     let mut callers = Callers::new(2_048, 99_000);
-    let mut flood = Vec::new();
-    for _ in 0..10 {
-        flood.extend((0..200).map(network));
-    }
-    for lane in flood {
+    let push = |callers: &mut Callers, lane, name| {
         let caller = Rc::new(());
         callers.waiting.push(Rc::clone(&caller));
-        assert!(callers.queue.push(lane, Request("s", ONE, caller)).is_ok());
-    }
-    // The tenants of the service are busy too.
-    for tenant in 1..=3 {
-        for _ in 0..50 {
-            let pack = Work {
-                rows: 100,
-                bytes: 1,
-            };
-            assert!(callers.push(tenant, "P", pack));
+        let pushed = callers.queue.push(lane, Request(name, ONE, caller));
+        assert!(pushed.is_ok(), "{name}");
+    };
+    for _ in 0..10 {
+        for n in 0..200 {
+            push(&mut callers, network(n), "s");
         }
     }
-    let caller = Rc::new(());
-    callers.waiting.push(Rc::clone(&caller));
-    let newcomer = Request("n", ONE, caller);
-    assert!(callers.queue.push(network(250), newcomer).is_ok());
-    let group = (1..=200).find(|_| callers.take(100).contains('n'));
-    // 200 networks wait before it, 8 of them in each turn, between one group of each tenant.
-    assert!(group.is_some_and(|group| group <= 101), "{group:?}");
+    for tenant in 1..=tenants {
+        for _ in 0..50 {
+            assert!(callers.push(tenant, "P", Work { rows, bytes: 1 }));
+        }
+    }
+    push(&mut callers, network(250), "n");
+    (1..=200).find(|_| callers.take(100).contains('n'))
+}
+
+/// However many networks flood the queue, and however many requests each of them has queued, a
+/// newcomer waits for one request of each of them, and the strangers for one turn of the tenants.
+#[test]
+fn a_newcomer_is_served_while_strangers_of_many_networks_flood() {
+    for (tenants, rows, group) in [
+        (0, 0, 3),
+        // The pack of a tenant is a group of its own. What it leaves free is for strangers.
+        (3, 100, 9),
+        // 25 turns of 8 strangers come first, and one of 60 tenants after each of them.
+        (60, 1, 18),
+    ] {
+        assert_eq!(group_of_newcomer(tenants, rows), Some(group), "{tenants}");
+    }
 }
 
 #[test]
