@@ -8,6 +8,7 @@ use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_gate::{SERVICE_WORK, Verdict};
 use vault_store::StoreError;
+use vault_store::gate::Pass;
 
 use crate::app::App;
 use crate::budget::charge::{Charge, ChargedRecords};
@@ -101,57 +102,93 @@ pub(crate) fn count_export(app: &App) -> Result<(), Refusal> {
 }
 
 /// Runs a check of the gate, the security scanner, for `namespace`. The check runs on a thread for
-/// blocking work because it uses the processor for a long time. Waits for a place first, and counts
-/// the work for the namespace of the request. Fails with an error of the store if the budget has no
-/// room; the guard then answers 429. Also fails if the large body of the request gets no place
-/// after the scan.
+/// blocking work because it uses the processor for a long time. Fails like [`CheckPlace::enter`],
+/// and if the large body of the request gets no place after the scan.
 pub(crate) async fn run_gate<T: Send + 'static>(
     app: &App,
     namespace: &NamespaceId,
     check: impl FnOnce() -> (Verdict, T) + Send + 'static,
 ) -> Result<(Verdict, T), StoreError> {
-    // Before the reservation: a check that waits must not hold work that others could do.
-    let place = app.enter_scan(namespace).await?;
-    let now = app.clock.now();
-    // Work of the service itself, such as scanning the starter skills of a new vault, is charged to
-    // no budget.
-    let charged = app.charge.clone();
-    let limit = charged
-        .as_ref()
-        .map_or(0, |charge| charge.limit(Budget::GateWork));
-    let reserved = match &charged {
-        None => 0,
-        Some(charge) => app
-            .budgets
-            .reserve_gate_work(charge.namespace(), SERVICE_WORK, limit, now)
-            .map_err(|refusal| charge.refuse(refusal))?,
-    };
-    let reservation = charged.map(|charge| Reservation {
-        budgets: Arc::clone(&app.budgets),
-        namespace: charge.namespace(),
-        reserved,
-        work: 0,
-        reserved_at: now,
-    });
-    let checking = tokio::task::spawn_blocking(move || {
-        let _place = place;
-        let mut reservation = reservation;
-        let (verdict, more) = check();
-        if let Some(reservation) = &mut reservation {
-            reservation.work = verdict.work;
-        }
-        (verdict, more)
-    });
-    let checked = checking
-        .await
-        .map_err(|ended| StoreError::unavailable(format!("a task ended: {ended}")))?;
+    let place = CheckPlace::enter(app, namespace, SERVICE_WORK).await?;
+    let (checked, _) = place
+        .run(move || {
+            let (verdict, more) = check();
+            let work = verdict.work;
+            ((verdict, more), work)
+        })
+        .await?;
     app.wait_to_store().await?;
     Ok(checked)
 }
 
-/// Gate work that is reserved for one check. Dropping it counts the work that was done and frees
-/// the rest. The thread of the check owns it, because the check goes on when its request is given
-/// up, and because it may panic.
+/// A place for checks that use the processor for a long time, with gate work that is reserved for
+/// them.
+pub(crate) struct CheckPlace {
+    // Freed with the place, also when a check panics.
+    _pass: Pass,
+    reservation: Option<Reservation>,
+}
+
+impl CheckPlace {
+    /// Waits for a place, and reserves `most` bytes of work for the namespace of the request. A
+    /// large body gives up its own place before the wait ([`App::enter_scan`]). Fails with an error
+    /// of the store if the budget has no room; the guard then answers 429.
+    pub(crate) async fn enter(
+        app: &App,
+        namespace: &NamespaceId,
+        most: u64,
+    ) -> Result<Self, StoreError> {
+        // Before the reservation: a check that waits must not hold work that others could do.
+        let pass = app.enter_scan(namespace).await?;
+        let now = app.clock.now();
+        // Work of the service itself, such as scanning the starter skills of a new vault, is
+        // charged to no budget.
+        let Some(charge) = &app.charge else {
+            return Ok(Self {
+                _pass: pass,
+                reservation: None,
+            });
+        };
+        let limit = charge.limit(Budget::GateWork);
+        let reserved = app
+            .budgets
+            .reserve_gate_work(charge.namespace(), most, limit, now)
+            .map_err(|refusal| charge.refuse(refusal))?;
+        let reservation = Reservation {
+            budgets: Arc::clone(&app.budgets),
+            namespace: charge.namespace(),
+            reserved,
+            work: 0,
+            reserved_at: now,
+        };
+        Ok(Self {
+            _pass: pass,
+            reservation: Some(reservation),
+        })
+    }
+
+    /// Runs a check on a thread for blocking work, and counts the work that it returns beside its
+    /// result. Returns the place, for the next check of the request. The thread owns it meanwhile,
+    /// because the check goes on when its request is given up.
+    pub(crate) async fn run<T: Send + 'static>(
+        mut self,
+        check: impl FnOnce() -> (T, u64) + Send + 'static,
+    ) -> Result<(T, Self), StoreError> {
+        let checking = tokio::task::spawn_blocking(move || {
+            let (checked, work) = check();
+            if let Some(reservation) = &mut self.reservation {
+                reservation.work = reservation.work.saturating_add(work);
+            }
+            (checked, self)
+        });
+        checking
+            .await
+            .map_err(|ended| StoreError::unavailable(format!("a task ended: {ended}")))
+    }
+}
+
+/// Gate work that is reserved for the checks of one place. Dropping it counts the work that was done
+/// and frees the rest, also after a panic.
 struct Reservation {
     budgets: Arc<Budgets>,
     namespace: NamespaceId,
@@ -181,7 +218,6 @@ mod tests {
     use axum::body::Body;
     use vault_gate::GateOptions;
     use vault_store::fair::Lane;
-    use vault_store::gate::Pass;
     use vault_testing::TestClock;
 
     use super::*;

@@ -52,8 +52,8 @@ const LAST_WRITES: usize = 4;
 pub enum Purpose {
     /// An upload by a client. Files of a release may use the allowance.
     Upload,
-    /// An upload by a vault that must sign skills again because a key was revoked. These skills may
-    /// go beyond the quota by this amount.
+    /// An upload of skills that a vault has signed again because a key was revoked. They may go
+    /// beyond the quota by this amount.
     SignAgain(Amount),
     /// A signed request of a user to publish with a key. It may use the allowance too.
     Statement,
@@ -288,6 +288,20 @@ pub(crate) async fn correct_usage(
     }
 }
 
+/// Whether the bytes of an uploaded object are exactly those of an index of this vault, a profile or
+/// a policy.
+pub(crate) fn is_release_file(namespace: &Namespace, key: &ObjectKey, bytes: &[u8]) -> bool {
+    match key.class {
+        Class::Policies => Policy::from_object(bytes).is_ok_and(|it| it.to_object() == bytes),
+        Class::Bundles => {
+            let pin = namespace.pin.vault_pin();
+            pin.is_some_and(|pin| is_index(bytes, &pin.vault_id))
+                || Profile::parse(bytes).is_ok_and(|it| it.to_object() == bytes)
+        }
+        _ => false,
+    }
+}
+
 /// Whether these are exactly the bytes of one index object of this vault. The index lists the
 /// skills of a release with their search texts, and may have several objects.
 fn is_index(bytes: &[u8], vault_id: &VaultId) -> bool {
@@ -480,20 +494,9 @@ impl Upload<'_> {
         needed
     }
 
-    /// Whether an object may use the allowance. An object that a client uploads may if its bytes
-    /// are exactly those of an index of this vault, a profile or a policy.
+    /// Whether an object may use the allowance.
     fn is_release_file(&self, key: &ObjectKey, bytes: &[u8]) -> bool {
-        if !matches!(self.purpose, Purpose::Upload | Purpose::SignAgain(_)) {
-            return true;
-        }
-        match key.class {
-            Class::Policies => Policy::from_object(bytes).is_ok_and(|it| it.to_object() == bytes),
-            Class::Bundles => {
-                let pin = self.namespace.pin.vault_pin();
-                pin.is_some_and(|pin| is_index(bytes, &pin.vault_id))
-                    || Profile::parse(bytes).is_ok_and(|it| it.to_object() == bytes)
-            }
-            _ => false,
-        }
+        !matches!(self.purpose, Purpose::Upload | Purpose::SignAgain(_))
+            || is_release_file(self.namespace, key, bytes)
     }
 }

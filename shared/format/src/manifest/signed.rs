@@ -129,6 +129,12 @@ impl SignedManifest {
         signed.first().copied()
     }
 
+    /// Whether the envelope has exactly the bytes that the writer of envelopes gives it. Others may
+    /// hold spaces and members that no signature covers.
+    pub fn is_canonical(&self) -> bool {
+        self.envelope.to_bytes() == self.bytes
+    }
+
     /// The envelope's bytes as received or as signed.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes

@@ -13,7 +13,6 @@ use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, parse_json, require_media_type};
 use crate::model::namespace::Namespace;
-use crate::model::usage::Amount;
 use crate::publish;
 use crate::uploads::{self, Purpose, UploadError};
 
@@ -101,7 +100,7 @@ pub(super) async fn put_pack(call: Call) -> Answer {
 }
 
 /// Stores the objects of an upload. If the quota has no room, tries again with more room in one
-/// case: after a key was revoked, the vault has to sign and upload its skills again.
+/// case: the vault has revoked a key, and these are its skills, signed again.
 async fn upload(
     app: &App,
     namespace: &Namespace,
@@ -111,14 +110,10 @@ async fn upload(
     let Err(UploadError::Full(full)) = first else {
         return Ok(first?);
     };
-    let mut again = Amount::default();
-    if objects.iter().all(|(key, _)| key.class == Class::Bundles) {
-        again = publish::measure_revoked(app, namespace).await?;
-    }
-    if again == Amount::default() {
+    let Some(room) = publish::find_room_to_sign_again(app, namespace, &objects).await? else {
         return Err(full.into());
-    }
-    let stored = uploads::put_objects(app, namespace, Purpose::SignAgain(again), objects).await?;
+    };
+    let stored = uploads::put_objects(app, namespace, Purpose::SignAgain(room), objects).await?;
     Ok(stored)
 }
 

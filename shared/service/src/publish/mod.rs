@@ -11,6 +11,7 @@ mod current;
 mod judge;
 mod objects;
 mod proposal;
+mod signed_again;
 mod texts;
 
 use bytes::Bytes;
@@ -29,6 +30,7 @@ use vault_store::records::{Document, When, Write};
 
 pub(crate) use current::{current_catalog, current_closure, read_state};
 pub(crate) use proposal::verify_proposed_release as judge_proposal;
+pub(crate) use signed_again::find_room as find_room_to_sign_again;
 
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
@@ -107,26 +109,6 @@ pub async fn publish_release(
     // Recorded in a commit of its own, so that a simultaneous upload cannot make the publish fail.
     uploads::record_named(app, &namespace, named).await;
     Ok(published)
-}
-
-/// Returns the amount of the bundles that a revoked key signed, in releases of the last 30 days. The
-/// vault must sign and upload these again, even if it is full.
-pub(crate) async fn measure_revoked(
-    app: &App,
-    namespace: &Namespace,
-) -> Result<Amount, StoreError> {
-    let base = PublishBase::read_base(app, namespace).await?;
-    let (Some(current), Some(pinned)) = (namespace.readable_current(), &base.known) else {
-        return Ok(Amount::default());
-    };
-    let closure = current_closure(app, namespace.id, current).await?;
-    let is_revoked = |signer: &PublicKey| !pinned.state.was_publisher(signer);
-    let quota = app.quota_of(namespace);
-    let quota = Amount {
-        bytes: quota.bytes,
-        objects: quota.objects,
-    };
-    Ok(closure.measure_revoked(is_revoked, quota, app.now()))
 }
 
 /// Checks the precondition. Fails with 412 and the current release.

@@ -130,7 +130,7 @@ impl Desk {
         self.send(&self.owner, "PUT", &path, body, &[]).await
     }
 
-    async fn put_pack(&self, objects: &[&Bytes]) -> Answer {
+    pub async fn put_pack(&self, objects: &[&Bytes]) -> Answer {
         let path = "/admin/vaults/acme/objects/bundles";
         let body = Some((PACK, packed(objects)));
         self.send(&self.owner, "POST", path, body, &[]).await

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vault_format::bundle::{self, File};
+use vault_format::bundle::{self, EncodedPart, File};
 use vault_format::catalog::{ObjectEntry, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::index::{self, IndexEntry};
@@ -43,20 +43,30 @@ pub(crate) fn changed_skill(
     at: Timestamp,
     change: impl FnOnce(&mut Manifest),
 ) -> PlainSkill {
-    let bytes = format!("---\nname: {name}\ndescription: One of many.\n---\n").into_bytes();
-    let name = name.parse().unwrap();
-    let mut manifest = Manifest {
+    let mut manifest = manifest_of(vault_id, name, at);
+    change(&mut manifest);
+    skill_of(manifest, key, None).0
+}
+
+/// A skill with a second file, which has this text, and the parts of its bundle.
+pub(crate) fn skill_with_text(
+    vault_id: &VaultId,
+    key: &SecretKey,
+    (name, text): (&str, &str),
+    at: Timestamp,
+) -> (PlainSkill, Vec<EncodedPart>) {
+    skill_of(manifest_of(vault_id, name, at), key, Some(text))
+}
+
+/// A manifest of version 1 whose list of files is empty.
+fn manifest_of(vault_id: &VaultId, name: &str, at: Timestamp) -> Manifest {
+    Manifest {
         vault_id: *vault_id,
-        name,
+        name: name.parse().unwrap(),
         frontmatter_name: None,
         version: 1,
         signed_at: at,
-        files: vec![FileEntry {
-            path: "SKILL.md".parse().unwrap(),
-            size: bytes.len() as u64,
-            sha256: Digest::of(&bytes),
-            mode: Mode::Plain,
-        }],
+        files: Vec::new(),
         actions: BTreeMap::new(),
         agents: Vec::new(),
         rendered_from: None,
@@ -71,17 +81,37 @@ pub(crate) fn changed_skill(
             flags: Vec::new(),
             waivers: Vec::new(),
         },
+    }
+}
+
+/// Signs a manifest for a skill with a `SKILL.md`, and with this text as a second file.
+fn skill_of(
+    mut manifest: Manifest,
+    key: &SecretKey,
+    text: Option<&str>,
+) -> (PlainSkill, Vec<EncodedPart>) {
+    let name = &manifest.name;
+    let document = format!("---\nname: {name}\ndescription: One of many.\n---\n");
+    let contents = [("SKILL.md", Some(document.as_str())), ("notes.md", text)];
+    let file = |(path, content): (&str, Option<&str>)| {
+        Some(File {
+            path: path.parse().unwrap(),
+            mode: Mode::Plain,
+            bytes: content?.as_bytes().to_vec(),
+        })
     };
-    change(&mut manifest);
-    let document = Document::parse_known(&bytes, &manifest.name).unwrap();
+    let files: Vec<File> = contents.into_iter().filter_map(file).collect();
+    let entry = |file: &File| FileEntry {
+        path: file.path.clone(),
+        size: file.bytes.len() as u64,
+        sha256: Digest::of(&file.bytes),
+        mode: file.mode,
+    };
+    manifest.files = files.iter().map(entry).collect();
+    let document = Document::parse_known(document.as_bytes(), &manifest.name).unwrap();
     let signed = SignedManifest::sign(&manifest, key).unwrap();
-    let files = [File {
-        path: "SKILL.md".parse().unwrap(),
-        mode: Mode::Plain,
-        bytes,
-    }];
     let encoded = bundle::encode(&signed, &manifest, &files).unwrap();
-    PlainSkill {
+    let skill = PlainSkill {
         entry: SkillEntry {
             name: manifest.name.clone(),
             version: manifest.version,
@@ -90,7 +120,8 @@ pub(crate) fn changed_skill(
         },
         texts: derived::index_entry(&manifest, Some(document.frontmatter()), encoded.hash),
         bytes: encoded.bytes,
-    }
+    };
+    (skill, encoded.parts)
 }
 
 impl World {
