@@ -128,9 +128,14 @@ class Plan:
     def __init__(self, document):
         self.text = json.dumps(document)
         self.resources = {r["address"]: r.get("values", {}) for r in document["planned_values"]["root_module"]["resources"]}
+        self.written = {r["address"]: r.get("expressions", {}) for r in document["configuration"]["root_module"]["resources"]}
 
     def one(self, address):
         return self.resources[address]
+
+    def references(self, resource, argument):
+        """What an argument is made of. Its value may be known only after the plan."""
+        return self.written[resource].get(argument, {}).get("references", [])
 
     def types(self):
         return {address.split(".")[0] for address in self.resources}
@@ -252,10 +257,17 @@ def check_rest(made):
     by_default = rule["apply_server_side_encryption_by_default"][0]
     check((by_default["sse_algorithm"], by_default["kms_master_key_id"]) == ("aws:kms", KEY), "the bucket has another key")
 
-    told = {n["notification_type"]: n["threshold"] for n in made.one("aws_budgets_budget.month[0]")["notification"]}
-    check(told == {"ACTUAL": 80, "FORECASTED": 100}, "the budget tells nobody")
+    told = {n["notification_type"]: (n["threshold"], n["subscriber_email_addresses"]) for n in made.one("aws_budgets_budget.month[0]")["notification"]}
+    mail = [EVERYTHING["budget"]["email"]]
+    check(told == {"ACTUAL": (80, mail), "FORECASTED": (100, mail)}, f"the budget tells {told}")
     alarms = {address for address in made.resources if address.startswith("aws_cloudwatch_metric_alarm.")}
     check(len(alarms) == 8, f"the alarms are {alarms}")
+    topic = "aws_sns_topic.alarms[0].arn"
+    for resource in {address.split("[")[0] for address in alarms}:
+        check(topic in made.references(resource, "alarm_actions"), f"{resource} tells nobody")
+    told = made.one("aws_sns_topic_subscription.alarms[0]")
+    check((told["protocol"], told["endpoint"]) == ("email", EVERYTHING["alarm_email"]), f"the alarms tell {told['endpoint']}")
+    check(topic in made.references("aws_sns_topic_subscription.alarms", "topic_arn"), "nobody is told of the alarms")
     # Each trace of background work that failed, was skipped in part, is late, or never ran has an alarm that sees it.
     measured = {}
     for name, line in {"incomplete_work": "background work failed", "late_collection": "garbage collection is late"}.items():
@@ -264,25 +276,33 @@ def check_rest(made):
         check((logged["pattern"], logged["log_group_name"]) == (sought, "/aws/lambda/vault-admin"), f"no alarm finds the line: {line}")
         metric = logged["metric_transformation"][0]
         check(metric["value"] == "1", f"the line does not count: {line}")
-        measured[name] = (metric["namespace"], metric["name"], "Sum", "GreaterThanThreshold", 0, "notBreaching")
+        measured[name] = (metric["namespace"], metric["name"], "Sum", 300, 1, "GreaterThanThreshold", 0, "notBreaching")
     check(len(set(measured.values())) == 2, "two traces count as one")
     traces = {
         **measured,
-        "failed_work": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "GreaterThanThreshold", 0, "notBreaching"),
-        "missing_work": ("AWS/Events", "Invocations", "Sum", "LessThanThreshold", 1, "breaching"),
+        "failed_work": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", 300, 1, "GreaterThanThreshold", 0, "notBreaching"),
+        "missing_work": ("AWS/Events", "Invocations", "Sum", 1800, 1, "LessThanThreshold", 1, "breaching"),
     }
+    watched = ("namespace", "metric_name", "statistic", "period", "evaluation_periods", "comparison_operator", "threshold", "treat_missing_data")
     for name, wanted in traces.items():
         alarm = made.one(f"aws_cloudwatch_metric_alarm.{name}[0]")
-        found = tuple(alarm[key] for key in ("namespace", "metric_name", "statistic", "comparison_operator", "threshold", "treat_missing_data"))
+        found = tuple(alarm[key] for key in watched)
         check(found == wanted, f"the alarm {name} watches {found}")
         check(alarm.get("actions_enabled") is not False, f"the alarm {name} tells nobody")
     queue = made.one("aws_sqs_queue.failed_work[0]")["name"]
     check(made.one("aws_cloudwatch_metric_alarm.failed_work[0]")["dimensions"] == {"QueueName": queue}, "no alarm watches the queue of failed work")
     rule = made.one("aws_cloudwatch_event_rule.work")["name"]
     check(made.one("aws_cloudwatch_metric_alarm.missing_work[0]")["dimensions"] == {"RuleName": rule}, "no alarm watches the schedule")
-    counted = json.dumps(made.one('aws_cloudwatch_metric_alarm.sum["errors"]')["metric_query"])
-    for function in FUNCTIONS:
-        check(f'"vault-{function}"' in counted, f"no alarm counts the errors of {function}")
+    for name, metric in {"errors": "Errors", "throttles": "Throttles"}.items():
+        counted = made.one(f'aws_cloudwatch_metric_alarm.sum["{name}"]')["metric_query"]
+        counted = {(m["metric_name"], m["dimensions"]["FunctionName"]) for query in counted for m in query["metric"]}
+        check(counted == {(metric, f"vault-{function}") for function in FUNCTIONS}, f"the alarm {name} counts {counted}")
+    for name, metrics in {"table": {"ReadThrottleEvents", "WriteThrottleEvents"}, "gateway": {"5xx"}}.items():
+        counted = made.one(f'aws_cloudwatch_metric_alarm.sum["{name}"]')["metric_query"]
+        counted = {m["metric_name"] for query in counted for m in query["metric"]}
+        check(counted == metrics, f"the alarm {name} counts {counted}")
+    ends = made.one("aws_lambda_function_event_invoke_config.work")["destination_config"]
+    check([len(end["on_failure"]) for end in ends] == [1], "a run that failed leaves no event in the queue")
     failed = made.statements("admin")["FailedWork"]
     check(failed["Action"] == "sqs:SendMessage" and failed["Resource"].endswith(":vault-failed-work"), "admin cannot report failed work")
 
