@@ -25,7 +25,7 @@ Examples:
   vault profiles codex
   vault profiles --json")]
 pub struct Arguments {
-    /// Only this agent
+    /// Show only this agent [default: all agents]
     #[arg(value_name = "AGENT", value_parser = agent_id)]
     agent: Option<AgentId>,
 }

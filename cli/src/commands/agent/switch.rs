@@ -15,13 +15,13 @@ use crate::{
     tasks::profiles::{self, agent_id},
 };
 
-/// What to switch.
+/// The arguments of `vault enable` and `vault disable`.
 #[derive(Args, Debug)]
 pub struct Switch {
     /// The skill
     #[arg(value_name = "NAME")]
     name: String,
-    /// Only this agent
+    /// Change what this agent sees [default: all agents]
     #[arg(long, value_name = "AGENT", value_parser = agent_id)]
     agent: Option<AgentId>,
 }

@@ -75,7 +75,7 @@ enum Subject {
         #[arg(required = true, num_args = 1..=MAX_ACTS, value_name = "EMAIL")]
         emails: Vec<String>,
     },
-    /// Make operators accounts like any other
+    /// Take the rights of an operator from accounts
     Revoke {
         /// The accounts' e-mail addresses
         #[arg(required = true, num_args = 1..=MAX_ACTS, value_name = "EMAIL")]

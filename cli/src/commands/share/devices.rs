@@ -57,7 +57,7 @@ enum Action {
     Forget(Which),
     /// Make a code with which machines are admitted when they enrol
     Invite(Invite),
-    /// List the enrolment codes that still count
+    /// List the enrolment codes that are still valid
     Codes,
     /// End an enrolment code
     EndCode {

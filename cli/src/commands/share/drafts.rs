@@ -66,7 +66,7 @@ enum Action {
     Decline {
         #[command(flatten)]
         which: Which,
-        /// Why
+        /// The reason, which the author sees
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
@@ -95,7 +95,7 @@ struct Accept {
     which: Which,
     #[command(flatten)]
     review: ReviewFlags,
-    /// Accept exactly what has this digest, which you have read, without a question
+    /// Accept without a question, but only what has this digest, which you have read
     #[arg(long, value_name = "SHA256")]
     bundle: Option<Digest>,
     /// Accept it although the skill has changed since its author saw it

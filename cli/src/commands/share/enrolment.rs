@@ -20,7 +20,7 @@ pub struct Invite {
     /// How many machines may use the code. More than 20 need your confirmation in the browser
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     uses: u32,
-    /// How long the code counts, as in 30m, 24h or 7d
+    /// How long the code is valid, as in 30m, 24h or 7d
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_lifetime)]
     expires: i64,
     /// Admit only machines of this name; `*` stands for any characters

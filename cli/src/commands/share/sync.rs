@@ -51,7 +51,7 @@ pub struct Arguments {
     /// Publish to the connected service (the default)
     #[arg(long)]
     cloud: bool,
-    /// Take over what someone else published, also where this vault changed it too
+    /// Take over what someone else published, even where this vault changed it too
     #[arg(long, conflicts_with = "replace")]
     adopt: bool,
     /// Replace what someone else published with this library

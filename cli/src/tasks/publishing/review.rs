@@ -67,7 +67,7 @@ impl ReviewFlags {
 pub struct ReleaseReview {
     #[command(flatten)]
     pub flags: ReviewFlags,
-    /// Accept exactly this payload of another publisher, which you have read, without a question
+    /// Accept without a question, but only this payload of another publisher, which you have read
     #[arg(long, value_name = "SHA256")]
     pub payload: Option<Digest>,
     /// Let findings of this rule pass in what you accept; repeatable

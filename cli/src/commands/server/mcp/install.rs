@@ -59,9 +59,8 @@ pub struct Arguments {
 pub struct InstallArguments {
     #[command(flatten)]
     common: Arguments,
-    /// What becomes of changes that the agents make: `sign` signs them at once, `draft` keeps them
-    /// until you accept them with `vault drafts`. Without it, a terminal is asked if your settings have
-    /// no `mcp_writes`
+    /// Sign the agents' changes at once (`sign`), or keep them until you accept them with
+    /// `vault drafts` (`draft`) [default: ask on a terminal, unless your settings have `mcp_writes`]
     #[arg(long, value_name = "MODE", value_parser = ["draft", "sign"])]
     writes: Option<String>,
 }

@@ -37,7 +37,7 @@ pub struct Arguments {
     /// The vault, if the address does not name it
     #[arg(long, value_name = "SLUG")]
     slug: Option<Slug>,
-    /// Only pin the address
+    /// Record the address without checking it: do not sign in
     #[arg(long)]
     no_sign_in: bool,
     /// Print the sign-in address and read the answer instead of opening a browser

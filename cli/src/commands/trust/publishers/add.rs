@@ -38,7 +38,7 @@ pub(super) struct Arguments {
     /// The whole fingerprint of the key, as `vault publishers request` printed it on that machine
     #[arg(value_name = "FINGERPRINT")]
     fingerprint: KeyFingerprint,
-    /// Another name for the key in the list of publishers
+    /// The name of the key in the list of publishers [default: the requested name]
     #[arg(long, value_name = "NAME", value_parser = parse_key_name)]
     name: Option<KeyName>,
     #[command(flatten)]
