@@ -99,12 +99,12 @@ impl Aws {
         }
     }
 
-    /// Returns the object store.
+    /// Returns the store of objects, in the bucket [`Settings::bucket`].
     pub fn objects(&self) -> Arc<dyn Objects> {
         self.objects.clone()
     }
 
-    /// Returns the record store.
+    /// Returns the store of records, in the table [`Settings::table`].
     pub fn records(&self) -> Arc<dyn Records> {
         self.records.clone()
     }

@@ -119,8 +119,8 @@ impl ClassifyRetry for Classifier {
     }
 }
 
-/// Returns whether only other requests prevented the transaction. A failed condition is an outcome,
-/// even if other requests interfered as well.
+/// Returns whether the transaction was cancelled only because of other requests, so that it can be
+/// retried. A failed condition is final, even if other requests interfered as well.
 fn is_contention(reasons: &[CancellationReason]) -> bool {
     // DynamoDB gives one reason per item, and "None" to those that did not cause the cancellation.
     let mut codes = reasons.iter().filter_map(CancellationReason::code);

@@ -44,7 +44,7 @@ pub struct Guard {
     may_reach: fn(IpAddr) -> bool,
 }
 
-/// The error of [`Guard::checked_addresses`].
+/// Why [`Guard::checked_addresses`] has no addresses for a host name.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
     /// The filter rejects an address of the host, or the host has no address or more than 32.
@@ -55,7 +55,8 @@ pub enum LookupError {
     Failed(#[from] io::Error),
 }
 
-/// The error that the guard puts into a failed connection, and which the client finds there.
+/// Error: the guard rejects a host because of its addresses. A failed connection contains it, and
+/// the client reports [`HttpError::NotPublic`](crate::HttpError::NotPublic) if it finds it there.
 #[derive(Debug, thiserror::Error)]
 #[error("the host has an address that is not public")]
 pub struct NotPublic;
@@ -66,7 +67,7 @@ impl Guard {
         Self::with_lookup(Arc::new(SystemLookup), may_reach)
     }
 
-    /// Creates a guard that uses another resolver.
+    /// Creates a guard that resolves names by `lookup`. `may_reach` is the address filter.
     pub fn with_lookup(lookup: Arc<dyn Lookup>, may_reach: fn(IpAddr) -> bool) -> Self {
         Self { lookup, may_reach }
     }

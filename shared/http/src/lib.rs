@@ -123,10 +123,11 @@ pub enum HttpError {
     /// The guard rejects the host's addresses.
     #[error("the host has an address that is not public")]
     NotPublic,
-    /// The peer's certificate is not trusted.
+    /// The peer's certificate cannot be verified: it is for another host, has expired, or no
+    /// trusted authority issued it.
     #[error("its certificate is not trusted")]
     Certificate(#[source] reqwest::Error),
-    /// The connection could not be established.
+    /// The connection could not be established, so the request was not sent.
     #[error("no connection")]
     Connect(#[source] reqwest::Error),
     /// The request exceeded its time limit.
@@ -381,7 +382,8 @@ fn tls_without_roots() -> Result<rustls::ClientConfig, HttpError> {
 }
 
 impl Response {
-    /// The HTTP status code.
+    /// The HTTP status code. Every status, also of an error or a redirect, is the caller's to
+    /// judge.
     pub fn status(&self) -> u16 {
         self.inner.status().as_u16()
     }

@@ -82,7 +82,7 @@ impl InlineRoom {
     }
 }
 
-/// Encodes the bytes of a file as base64.
+/// Encodes bytes in standard base64, with padding.
 pub fn encode_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
@@ -152,7 +152,8 @@ pub fn file_contents(uri: String, path: &str, bytes: &[u8]) -> ResourceContents 
     contents.with_mime_type(media_type_of(path, bytes))
 }
 
-/// Creates a link to a file, with digest and size.
+/// Creates the resource link that an answer has in place of the content of a file, with digest and
+/// size.
 pub fn file_link(owner: &str, name: &SkillName, entry: &FileEntry) -> Resource {
     let path = entry.path.as_str();
     let mut link = Resource::new(uri::file_uri(owner, name, path), path).with_size(entry.size);

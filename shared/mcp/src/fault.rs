@@ -38,7 +38,7 @@ pub enum Fault {
         /// Whether the person could consent to it.
         consentable: bool,
     },
-    /// The fault of the service, which the caller cannot fix.
+    /// The service failed, and the caller cannot fix that.
     Ours {
         /// Code for programs.
         code: ToolError,
@@ -74,7 +74,8 @@ impl Fault {
         Self::by_caller(ToolError::NotFound, "there is no such skill")
     }
 
-    /// Creates the fault for wrong arguments.
+    /// Creates the caller's fault with the code `invalid_arguments`. The message names the
+    /// argument.
     pub fn bad_arguments(message: impl AsRef<str>) -> Self {
         Self::by_caller(ToolError::InvalidArguments, message)
     }
@@ -155,7 +156,8 @@ impl Fault {
         }
     }
 
-    /// Converts to the answer of a tool: a result with `isError`, or an error of the protocol.
+    /// Converts a fault of the caller to a result with `isError`, and any other fault to an error
+    /// of the protocol as [`Fault::into_error`] does.
     pub(crate) fn into_tool_result(
         self,
         session: &Session,
@@ -183,7 +185,8 @@ impl Fault {
         }
     }
 
-    /// Converts to the answer of a method for resources.
+    /// Converts the fault to a JSON-RPC error. A missing scope and a fault of the service are also
+    /// noted in `session`, so that HTTP answers with their status; `action` is the tool or method.
     pub(crate) fn into_error(self, session: &Session, action: &str) -> ErrorData {
         match self {
             Self::Protocol(error) => error,

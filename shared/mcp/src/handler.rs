@@ -20,8 +20,8 @@ use crate::tools::{self, Call};
 use crate::visible::SnapshotCache;
 use crate::{resources, skills, uri};
 
-/// The time for which clients may cache a list of tools, in milliseconds. It changes only with the
-/// program.
+/// The time for which clients may cache a list of tools, in milliseconds. The list changes only
+/// with the version of the program.
 const TOOLS_TTL_MS: u64 = 300_000;
 /// The time for which clients may cache content of the vault, in milliseconds.
 const CONTENT_TTL_MS: u64 = 60_000;

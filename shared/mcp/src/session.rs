@@ -104,7 +104,8 @@ struct Inner {
 }
 
 impl Session {
-    /// Creates a session of this person with this shelf.
+    /// Creates a session in which `person` reads from `shelf` and submits changes to it. The list
+    /// of tools shows the kind `names`.
     pub fn new(shelf: Arc<dyn Shelf>, person: Person, names: Names) -> Self {
         Self(Arc::new(Inner {
             shelf,
@@ -119,12 +120,12 @@ impl Session {
         &*self.0.shelf
     }
 
-    /// The caller.
+    /// The caller, whose rights each tool checks before it reads its arguments.
     pub fn person(&self) -> &Person {
         &self.0.person
     }
 
-    /// The names that the list of tools shows.
+    /// Which of a tool's two names the list of tools shows.
     pub fn names(&self) -> Names {
         self.0.names
     }

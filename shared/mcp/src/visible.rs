@@ -244,7 +244,8 @@ impl Searchable {
     }
 }
 
-/// Whether a skill is meant for an agent: it names the agent, or no agent at all.
+/// Whether a skill is meant for an agent: it names the agent, or no agent at all. Without an agent,
+/// every skill is.
 pub fn is_for(entry: &Entry, agent: Option<&AgentId>) -> bool {
     agent.is_none_or(|agent| entry.texts.agents.is_empty() || entry.texts.agents.contains(agent))
 }

@@ -23,8 +23,8 @@ use super::item::{
 const IS_ALIVE: &str = "attribute_exists(#d) AND (attribute_not_exists(#e) OR #e > :now)";
 const IS_DEAD: &str = "(attribute_not_exists(#d) OR #e <= :now)";
 
-/// The table and the time of a commit. By the time, live records are told from expired ones and new
-/// revisions are made.
+/// The table and the time of a commit. The time tells live records from expired ones, and new
+/// revisions are made from it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment<'a> {
     pub(super) table: &'a str,
@@ -42,7 +42,8 @@ pub(super) struct KeyKnowledge {
 }
 
 impl KeyKnowledge {
-    /// Learns from the item that a failed condition returned.
+    /// Takes over the revision and the liveness of the item that a failed condition returned;
+    /// `None` if there is no item.
     pub(super) fn learn_from(&mut self, held: Option<&StoredItem>) {
         self.floor = held.map_or(0, |held| held.revision.saturating_add(1));
         self.is_dead = held.is_none_or(|held| held.record.is_none());

@@ -245,7 +245,8 @@ pub async fn own_skill(call: &Call<'_>, name: &str) -> Result<SkillName, Fault> 
     }
 }
 
-/// Submits a change to the shelf.
+/// Submits a change to the shelf in the name of the caller. Fails if another server holds the
+/// library. The caller's right to write must be checked before.
 pub async fn submit_change(call: &Call<'_>, change: Change) -> Result<Submitted, Fault> {
     let person = call.session.person();
     let shelf = call.session.shelf();
@@ -295,8 +296,8 @@ pub async fn build_outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
     outcome
 }
 
-/// Returns the report of those folders without its own `restart_required`: the report does not know
-/// of a link that was removed together with its skill, so it could contradict the answer.
+/// Returns the report of the agents' folders without its member `restart_required`: the report does
+/// not know of a link that was removed together with its skill, so it could contradict the answer.
 fn without_restart(mut profiles: serde_json::Value) -> serde_json::Value {
     if let Some(members) = profiles.as_object_mut() {
         members.remove("restart_required");

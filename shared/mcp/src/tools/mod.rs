@@ -55,12 +55,11 @@ pub(crate) trait Spec: 'static {
     const SINCE: Since = Since::NEW;
     /// The effect of the tool on the vault.
     const EFFECT: Effect;
-    /// The arguments.
+    /// The arguments, from which the tool's input schema is made.
     type Input: DeserializeOwned + JsonSchema + 'static;
-    /// The structured result.
+    /// The structured result, from which the tool's output schema is made.
     type Output: Serialize + JsonSchema + 'static;
 
-    /// Runs the tool.
     fn call(
         call: &Call<'_>,
         input: Self::Input,
@@ -280,7 +279,8 @@ pub(crate) fn find_tool(name: &str) -> Option<Tool> {
     find_row(name).map(|row| row.tool.clone())
 }
 
-/// Calls the tool of this name.
+/// Calls the tool of this name, in either spelling. A mistake of the caller is a result with
+/// `isError`; the error is one of the protocol, such as for an unknown tool.
 pub(crate) async fn call_tool(
     snapshot_cache: &SnapshotCache,
     session: &Session,

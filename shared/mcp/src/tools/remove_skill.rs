@@ -33,7 +33,8 @@ impl Spec for RemoveSkill {
     }
 }
 
-/// Submits the removal to the shelf.
+/// Submits the removal of a skill to the shelf. Fails for a skill that the caller does not see, and
+/// for one of a linked vault.
 pub async fn submit_removal(call: &Call<'_>, input: &Input) -> Result<Submitted, Fault> {
     let name = own_skill(call, &input.name).await?;
     submit_change(call, Change::Remove(name)).await
