@@ -53,7 +53,7 @@ pub enum AddError {
         "the policy of this vault cannot be read, so nothing is fetched until its owner fixes it"
     )]
     Policy(#[source] ResolveError),
-    /// The source could not be fetched.
+    /// The policy rejects the source, the source lacks the skill, or it can't be reached.
     #[error(transparent)]
     Fetch(#[from] FetchFault),
     /// The installed skill records no source that an update can fetch: it was submitted as text, or

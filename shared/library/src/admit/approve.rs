@@ -16,22 +16,22 @@ use crate::vault::{Vault, VaultError};
 /// Error of an approval. The approved version stays in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ApproveError {
-    /// `policy.toml` has an error.
+    /// The new `policy.toml` is not a valid policy. Holds the fault with its line.
     #[error("{0}")]
     Policy(PolicyError),
-    /// `profiles.toml` has an error.
+    /// The new `profiles.toml` has an invalid rule, or is no TOML.
     #[error("{0}")]
     Profiles(RulesError),
     /// A profile links skills into a relative folder, which would depend on the working directory.
     #[error("the target {0:?} is neither absolute nor below ~/")]
     Target(String),
-    /// The file is not UTF-8.
+    /// A policy or profiles file is not UTF-8 text.
     #[error("it is not UTF-8")]
     NotText,
     /// The transform is invalid, or the gate blocks a skill that it was applied to.
     #[error(transparent)]
     Transform(AddTransformError),
-    /// The file can't be read.
+    /// The pending file could not be read. Holds the reason, for the message.
     #[error("{0}")]
     Unreadable(String),
     /// The vault can't be read or written.

@@ -137,7 +137,8 @@ pub enum AdmitError {
         /// The source as the caller gave it.
         source_text: String,
     },
-    /// The folder could not be read.
+    /// A local folder is missing, changed during the read, or has entries that no skill may have,
+    /// such as links.
     #[error(transparent)]
     Source(#[from] SourceError),
     /// The gate blocked the skill.

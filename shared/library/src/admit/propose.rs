@@ -59,10 +59,10 @@ pub enum Proposed {
     SecurityBlocked,
 }
 
-/// The report on a proposal.
+/// The result of [`propose_skill`], also for a skill that the gate blocked.
 #[derive(Clone, Debug)]
 pub struct ProposeReport {
-    /// The outcome for the skill.
+    /// Whether the skill was installed or would be, and if not, which kind of finding blocks it.
     pub outcome: Proposed,
     /// The name in the vault, unless the gate blocked the skill.
     pub name: Option<SkillName>,

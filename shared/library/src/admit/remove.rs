@@ -42,7 +42,7 @@ pub struct RemoveSkills {
     pub roots: Vec<PathBuf>,
 }
 
-/// The result of a removal.
+/// The names that [`remove_skills`] removed or did not find, and the links that it removed.
 #[derive(Clone, Debug, Default)]
 pub struct RemoveReport {
     /// Removed skills, in the order of the request.
@@ -73,9 +73,9 @@ pub struct RemovedSkill {
 /// A bundle that devices must uninstall, as the trust folder and releases list it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WithdrawnBundle {
-    /// Name of the skill that it was.
+    /// Name under which the bundle was installed.
     pub name: SkillName,
-    /// SHA-256 of the bundle.
+    /// SHA-256 of the bundle: exactly these bytes are uninstalled.
     pub bundle_hash: Digest,
     /// The reason, shown to the owners of devices.
     pub reason: String,

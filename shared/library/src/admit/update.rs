@@ -39,16 +39,16 @@ pub enum Updated {
     SecurityBlocked,
 }
 
-/// The report on an update.
+/// The result of [`update_skill`], also if nothing changed or the gate blocked the new content.
 #[derive(Clone, Debug)]
 pub struct UpdateReport {
-    /// The skill.
+    /// The skill that was to be updated, as in [`UpdateSkill::name`].
     pub name: SkillName,
-    /// The outcome of fetching it again.
+    /// Whether the source has other content, and if so, whether it was installed or blocked.
     pub outcome: Updated,
     /// The version and bundle that are installed now; `None` if the gate blocked the update.
     pub installed: Option<(u64, Digest)>,
-    /// All findings of the gate, blocking ones first.
+    /// All findings of the gate, blocking ones first; empty if the skill is up to date.
     pub findings: Vec<Finding>,
 }
 

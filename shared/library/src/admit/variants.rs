@@ -51,7 +51,7 @@ pub enum AddTransformError {
     /// The skill already has [`MAX_TRANSFORMS`].
     #[error("a skill has at most {MAX_TRANSFORMS} transforms")]
     TooMany,
-    /// Another vault error.
+    /// The vault can't be read or written.
     #[error(transparent)]
     Vault(#[from] VaultError),
 }

@@ -32,7 +32,8 @@ pub struct ReleaseChange {
     /// The release that this machine published or took over last. `None` if there is none; then
     /// everything is new.
     pub before: Option<Catalog>,
-    /// Differences between the two releases.
+    /// Entries in which the two catalogs differ: skills, profiles, policy, withdrawals and
+    /// addresses.
     pub changes: CatalogChanges,
     /// Changes of the vault's keys since the earlier release; `None` if there are none.
     pub roots: Option<RootChanges>,
@@ -50,7 +51,7 @@ pub struct NeededObjects {
     pub skills: Vec<SkillEntry>,
     /// Earlier versions to compare with. If one is missing, all files of its skill count as new.
     pub former: Vec<SkillEntry>,
-    /// Profiles of the release.
+    /// SHA-256 of each profile of the release. The review fails without one of them.
     pub objects: Vec<Digest>,
     /// Profiles of the earlier release, to compare with.
     pub former_objects: Vec<Digest>,
@@ -70,7 +71,7 @@ pub struct Reviewed {
 /// A changed skill that passed the gate.
 #[derive(Clone, Debug)]
 pub struct CheckedSkill {
-    /// Name of the skill.
+    /// Name of the skill in the release. A variant has the name of its plain skill.
     pub name: SkillName,
     /// Agent for which it was rendered; `None` for the plain skill.
     pub rendered_for: Option<String>,

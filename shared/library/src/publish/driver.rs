@@ -24,7 +24,7 @@ use crate::vault::trust::RootChanges;
 /// service.
 #[expect(async_fn_in_trait, reason = "a driver runs on one thread")]
 pub trait Namespace {
-    /// Error of a step.
+    /// Error of a request to the namespace, or of planning the release.
     type Error: From<PlanError>;
     /// A release that waits in the namespace for the signatures of other publishers.
     type Proposal;
@@ -123,12 +123,12 @@ impl<E> ReleaseRejection<E> {
 /// Number of uploaded objects, and their size in bytes.
 pub type Uploaded = (usize, u64);
 
-/// The outcome of publishing.
+/// The state of the namespace after [`publish_library`]. `P` is a [`Namespace::Proposal`].
 #[derive(Debug)]
 pub enum PublishOutcome<P> {
     /// Nothing has changed, and the current release stays.
     Unchanged(AcknowledgedRelease),
-    /// The new release is current.
+    /// The new release is current. Holds what was uploaded for it.
     Release(Box<ReleasePlan>, Uploaded),
     /// The new release waits for the signatures of other publishers.
     Proposed(Box<ReleasePlan>, P),
@@ -211,8 +211,9 @@ pub async fn publish_library<N: Namespace>(
     }
 }
 
-/// Hands a release in. Returns `None` if another plan may succeed: another release was published
-/// meanwhile, or skills need versions above those that are added to `reached`.
+/// Uploads a release and makes it current or proposes it. Returns `None` if another plan may
+/// succeed: another release was published meanwhile, or skills need versions above those that are
+/// added to `reached`.
 async fn submit<N: Namespace>(
     vault: &Vault,
     namespace: &N,

@@ -78,10 +78,11 @@ pub enum PlanError {
     /// The service shows another catalog with the number of a release that this machine published.
     #[error("the service shows another release {0} than the one that was published")]
     TwoCatalogs(u64),
-    /// The current catalog belongs to another vault.
+    /// The current catalog names another vault id than this vault has.
     #[error("the service's current catalog is another vault's")]
     OtherVault,
-    /// The current catalog is not one of this vault, for this reason.
+    /// The current catalog has this vault's id, but this vault does not trust its keys or
+    /// signatures, or it is for another namespace. Holds the reason.
     #[error("the service's current catalog is not this vault's: {0}")]
     NotOurs(&'static str),
     /// The service's current release is not valid under this vault's newest keys, and this machine
@@ -92,9 +93,10 @@ pub enum PlanError {
         release: u64,
         /// SHA-256 of its payload.
         payload_sha256: Digest,
-        /// Signers that are publishers in the root version that the release names.
+        /// Signers that are publishers in the root version (signed list of keys) that the release
+        /// names.
         signers: Vec<NamedKey>,
-        /// A line for each of these signers who is no longer a publisher.
+        /// A line for each signer of the release who is no longer a publisher.
         former_signers: Vec<ChangeLine>,
         /// Reason for which the release is not valid.
         reason: Arc<CatalogError>,
@@ -120,10 +122,11 @@ pub enum PlanError {
     /// devices.
     #[error("{} of the installed skills were modified after signing, first {}", .0.len(), .0.first().map_or("", |(name, _)| name.as_str()))]
     Damaged(Vec<(SkillName, Damage)>),
-    /// `policy.toml` is invalid.
+    /// The approved `policy.toml` is not a valid policy, so it can't become an object of the
+    /// release.
     #[error("policy.toml: {0}")]
     Policy(#[from] PolicyError),
-    /// `profiles.toml` is invalid.
+    /// The approved `profiles.toml` has an invalid rule, so no profiles can be built.
     #[error("profiles.toml: {0}")]
     Profiles(#[from] RulesError),
     /// The policy or the profiles are not UTF-8.
@@ -139,7 +142,7 @@ pub enum PlanError {
         skill: SkillName,
         /// Agent that the variant is for.
         agent: AgentId,
-        /// Reason for which it can't be rendered.
+        /// Why the variant can't be rendered, as text for the message.
         reason: String,
     },
     /// A transform file is not valid, so nobody knows for which agents it is.
@@ -164,9 +167,9 @@ pub enum PlanError {
     /// A skill must be signed as a higher version, but the current gate blocks it.
     #[error("{name} can't be signed again: {reason}")]
     Refused {
-        /// Name of the skill.
+        /// Own skill that the gate blocks.
         name: SkillName,
-        /// Reason for which it was not signed.
+        /// Findings of the gate, or another reason against signing.
         reason: AdmitError,
     },
     /// A skill changed or was removed during the upload. The caller must plan again.

@@ -50,7 +50,8 @@ impl Exceptions {
 /// [`roll_back`](super::adopt::roll_back) failed while it removed skills.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
-    /// The catalog is not one of this vault, for this reason.
+    /// The catalog belongs to another vault or namespace, or this vault does not trust its keys or
+    /// signatures. Holds the reason.
     #[error("the catalog is not this vault's: {0}")]
     NotOurs(&'static str),
     /// The catalog has another release number than the requested one.
@@ -67,7 +68,7 @@ pub enum AdoptError {
     /// A bundle is missing or does not match its entry in the catalog.
     #[error("the bundle of {name} is not usable: {reason}")]
     Bundle {
-        /// Name of the skill.
+        /// Skill whose bundle is not usable, by its name in the catalog.
         name: SkillName,
         /// Description of what is missing or differs, for the message.
         reason: String,
@@ -75,17 +76,17 @@ pub enum AdoptError {
     /// The gate blocked a skill, or it can't be installed for another reason.
     #[error("{name}: {reason}")]
     Refused {
-        /// Name of the skill.
+        /// Skill that is rejected, by its name in the catalog.
         name: SkillName,
-        /// Reason for the rejection.
+        /// Findings of the gate, or why the skill can't be installed.
         reason: AdmitError,
     },
     /// The manifest of a skill declares something that its files do not.
     #[error("{name}: {reason}")]
     Derived {
-        /// Name of the skill.
+        /// Skill with this manifest, by its name in the catalog.
         name: SkillName,
-        /// The contradiction.
+        /// Name of the member of the manifest that does not follow from the files.
         reason: DerivedMismatch,
     },
     /// The search texts of the release do not follow from its skills.

@@ -31,13 +31,13 @@ use crate::vault::{Vault, VaultError};
 pub struct TakeOver {
     /// Number of the release from which the changes come.
     pub release: u64,
-    /// Signers of that release.
+    /// Publishers whose signatures on the release are valid.
     pub publishers: Vec<PublicKey>,
     /// Skills to install with their signatures, in place of skills of the same names.
     pub skills: Vec<SkillEntry>,
     /// Skills to remove.
     pub removed: Vec<SkillName>,
-    /// Effect on `policy.toml`.
+    /// Whether `policy.toml` is kept, replaced or removed.
     pub policy: PolicyChange,
     /// SHA-256 of the release's payload.
     pub payload_sha256: Digest,
@@ -60,7 +60,7 @@ pub enum PolicyChange {
     None,
     /// The policy becomes this object of the release.
     Take(PolicyEntry),
-    /// The policy is removed.
+    /// `policy.toml` is removed, because the release has no policy.
     Remove,
 }
 
@@ -80,7 +80,7 @@ impl TakeOver {
 pub(super) struct ReleaseMerge<'a> {
     pub(super) vault: &'a Vault,
     pub(super) current: &'a Current,
-    /// Skills on this machine.
+    /// Own skills that are installed on this machine (*ours*).
     pub(super) places: &'a [Place],
     /// Whether this machine has signed the current release.
     pub(super) signed_here: bool,

@@ -81,9 +81,10 @@ pub struct SignedProposal {
     pub release: u64,
     /// Number of valid signatures by publishers.
     pub signatures: usize,
-    /// Whether these are enough, so that the file can be published.
+    /// Whether the release has enough signatures, so that `bytes` can be published.
     pub is_complete: bool,
-    /// File hash of the release that it follows, for `If-Match`; `None` for the first release.
+    /// SHA-256 of the catalog file of the release that the proposal follows, for `If-Match`; `None`
+    /// for the first release.
     pub follows: Option<Digest>,
 }
 

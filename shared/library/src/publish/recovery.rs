@@ -48,9 +48,9 @@ pub struct NewRecovery {
 /// The result of [`create_recovery_key`].
 #[derive(Debug)]
 pub struct CreatedRecovery {
-    /// The vault. It has another id than before if it was recreated.
+    /// The vault to continue with. It has another id than before if it was recreated.
     pub vault: Vault,
-    /// Changes of the keys.
+    /// Keys that were added or removed, and the effects on the own skills.
     pub report: RootReport,
     /// Own skills that were signed again; `None` unless the vault was recreated.
     pub resigned: Option<Resigned>,
@@ -332,7 +332,7 @@ fn recreate_vault(
 /// The parameters of a recovery.
 #[derive(Debug)]
 pub struct UseRecovery<'a> {
-    /// The recovery key.
+    /// The opened recovery file, whose key signs the change. It is written again afterwards.
     pub key: &'a mut RecoveryKey,
     /// Exact bytes of a catalog of the vault, from its service or from a file; not needed if the
     /// trust folder survived.
@@ -354,11 +354,11 @@ pub struct UseRecovery<'a> {
 pub struct RecoveredPlace {
     /// Paths of the vault. There may be no vault yet.
     pub paths: VaultPaths,
-    /// The clock.
+    /// Gives the time of all that the vault signs and records.
     pub clock: Arc<dyn Clock>,
-    /// The source of randomness.
+    /// Gives the random bytes of new keys.
     pub random: Arc<dyn Random>,
-    /// The source of passphrases.
+    /// Asks the user for the passphrases of key files.
     pub passphrases: Arc<dyn Passphrases>,
 }
 

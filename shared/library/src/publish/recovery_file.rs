@@ -32,7 +32,7 @@ pub enum RecoveryError {
     File {
         /// Path of the file.
         path: PathBuf,
-        /// Fault of the content.
+        /// Fault of the JSON or of the key in it.
         cause: RecoveryFileError,
     },
     /// The known root versions lack the newest version that the file names, so they are too old or
@@ -67,7 +67,7 @@ pub enum RecoveryError {
     /// A passphrase is wrong or missing, or encryption failed.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A file can't be read or written.
+    /// The recovery file can't be read or written.
     #[error(transparent)]
     Disk(#[from] FileError),
 }
@@ -117,7 +117,7 @@ impl RecoveryKey {
         })
     }
 
-    /// Content of the file.
+    /// Returns the key in the file, and the vault and root version that the file names.
     pub const fn file(&self) -> &RecoveryFile {
         &self.file
     }

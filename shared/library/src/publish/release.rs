@@ -43,7 +43,7 @@ pub enum Plan {
 pub struct PlannedObject {
     /// Kind of object, which decides its address.
     pub class: Class,
-    /// SHA-256 of the object.
+    /// SHA-256 of the object's bytes, which is also its name at the service.
     pub sha256: Digest,
     /// Size in bytes.
     pub size: u64,
@@ -65,11 +65,12 @@ pub(super) enum Source {
 pub struct ReleasePlan {
     /// Number of the release.
     pub release: u64,
-    /// Exact bytes of the catalog.
+    /// Exact bytes of the signed catalog file, to be uploaded as they are.
     pub catalog: Vec<u8>,
-    /// SHA-256 of those bytes.
+    /// SHA-256 of `catalog`.
     pub file_sha256: Digest,
-    /// SHA-256 of the signed payload.
+    /// SHA-256 of the payload that is signed in the catalog file. It stays the same when other
+    /// publishers add signatures.
     pub payload_sha256: Digest,
     /// File hash of the catalog that it replaces, for `If-Match`; `None` means `If-None-Match: *`.
     pub follows: Option<Digest>,

@@ -48,7 +48,7 @@ pub enum RootsError {
     /// The request to become a publisher can't be signed.
     #[error(transparent)]
     Request(#[from] KeyRequestError),
-    /// A recovery file can't be used.
+    /// The recovery file is missing, invalid, for another vault, or its key may not change keys.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
     /// The vault can't be read or written.
@@ -150,7 +150,7 @@ pub enum KeyChange {
     Add(KeyEntry),
     /// Removes a key from every role.
     Remove {
-        /// Key to remove.
+        /// Key that loses all its roles.
         key: PublicKey,
         /// Whether nothing that the key signed is accepted any more.
         revoke: bool,

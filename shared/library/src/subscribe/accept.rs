@@ -66,7 +66,7 @@ impl AcceptedCatalog {
         &self.roots
     }
 
-    /// Returns the fingerprint of the vault.
+    /// Returns the fingerprint of the vault that the catalog is from, for the user to compare.
     pub fn fingerprint(&self) -> VaultFingerprint {
         self.roots.chain().fingerprint()
     }
@@ -96,9 +96,9 @@ impl AcceptedCatalog {
 struct LinkState {
     /// Trusted state of the vault that the catalog names; `None` if this machine does not know it.
     trust: Option<VaultTrust>,
-    /// Last accepted catalog, if it is of that vault.
+    /// Last accepted catalog, if it belongs to the vault that the new catalog names.
     last: Option<LastCatalog>,
-    /// Whether the link has pinned that vault already.
+    /// Whether the link has pinned the vault that the catalog names.
     pinned: bool,
 }
 
@@ -252,7 +252,8 @@ impl Link {
         })
     }
 
-    /// Returns what this machine knows of the vault that the catalog must or does come from.
+    /// Returns what this machine knows of the pinned vault, from which the catalog must come.
+    /// Without a pin, or with `repin`, that is the vault that the catalog names.
     fn read_known_state(
         &self,
         vault: &Vault,

@@ -54,11 +54,12 @@ pub struct SelectedSkill {
     pub name: SkillName,
     /// Version in the linked vault.
     pub version: u64,
-    /// SHA-256 of the bundle.
+    /// SHA-256 of the bundle, which the fetched bytes must have.
     pub bundle_hash: Digest,
     /// Size of the bundle, in bytes. Another size is an error.
     pub size: u64,
-    /// Name under which it is installed.
+    /// Name under which the skill is installed on this machine, which the user can choose with
+    /// `--as`.
     pub installed_as: SkillName,
     /// Agent for which a variant is; `None` for the plain skill.
     pub agent: Option<AgentId>,

@@ -23,7 +23,7 @@ pub enum LinkError {
     /// The catalog was rejected.
     #[error("{cause}")]
     Catalog {
-        /// Reason for the rejection.
+        /// Rule that the catalog breaks.
         #[source]
         cause: CatalogError,
         /// Changes of the vault's keys, if root versions that came with the catalog were stored all
@@ -57,9 +57,9 @@ pub enum LinkError {
     /// An index object of the catalog is missing or invalid.
     #[error("the object {hash} of the catalog is not usable: {reason}")]
     Object {
-        /// SHA-256 of the object.
+        /// SHA-256 by which the catalog names the object.
         hash: Digest,
-        /// Fault of the object.
+        /// What is missing or invalid, as text for the message.
         reason: String,
     },
     /// A profile of the release is missing, invalid, or does not fit the release.
@@ -79,17 +79,17 @@ pub enum LinkError {
     /// A bundle does not match the catalog, or fails verification.
     #[error("the bundle of {name} is refused: {reason}")]
     Bundle {
-        /// Name of the skill.
+        /// Skill of the bundle, by its name in the catalog.
         name: SkillName,
-        /// Fault of the bundle.
+        /// Why the bytes are not the bundle that the catalog lists.
         reason: BundleError,
     },
     /// The manifest of a skill declares something that its files do not.
     #[error("{name}: {reason}")]
     Derived {
-        /// Name of the skill.
+        /// Skill with this manifest, by its name in the catalog.
         name: SkillName,
-        /// The contradiction.
+        /// Name of the member of the manifest that does not follow from the files.
         reason: DerivedMismatch,
     },
     /// A bundle is valid but not encoded canonically. Verification encodes installed bundles again
@@ -121,7 +121,7 @@ pub enum LinkError {
 pub struct FlaggedSkill {
     /// Name that it has, or would have, on this machine.
     pub name: SkillName,
-    /// Findings because of which it is blocked.
+    /// Findings that block the skill, none of them a mere warning.
     pub findings: Vec<Finding>,
 }
 

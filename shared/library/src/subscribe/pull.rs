@@ -85,7 +85,7 @@ struct PullTransaction<'a> {
     catalog: AcceptedCatalog,
     /// Bundles that the vault's folder shows for the link before the switch.
     before: BTreeMap<SkillName, Digest>,
-    /// Folders of agents that it shows for the link before the switch.
+    /// Folders of agents that the vault's folder shows for the link before the switch.
     agents_before: AgentFolderEntries,
     /// Whether the pull installs a selection. Otherwise it only removes what the catalog withdraws.
     is_whole: bool,
@@ -239,9 +239,10 @@ impl<'a> PullTransaction<'a> {
         Ok(holders)
     }
 
-    /// Returns whether a skill of the new set gets its bare name. Whoever has the name keeps it. A
-    /// skill that was installed without its bare name stays without it until the user prefers it,
-    /// even if the name is free now: deleting a link in the vault's folder must not pass names on.
+    /// Returns whether a skill of the new set gets its bare name. A skill that has the name already
+    /// keeps it. A skill that was installed without its bare name stays without it until the user
+    /// prefers it, even if the name is free now: deleting a link in the vault's folder must not
+    /// pass names on.
     fn gets_bare_name(
         &self,
         name: &SkillName,

@@ -25,7 +25,8 @@ pub struct PullReport {
     pub withdrawn: Vec<WithdrawnSkill>,
     /// Installed skills whose bare names mean an own skill, or that of another link.
     pub shadowed: Vec<SkillName>,
-    /// Those of them that were not installed before.
+    /// Bare names that newly installed skills did not get, each with the vault that has the name.
+    /// Names that an earlier pull reported are not repeated.
     #[serde(skip)]
     pub taken: Vec<TakenName>,
     /// Withdrawn skills whose bundles stay because an own skill, or another vault's, uses them.
