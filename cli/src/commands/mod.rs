@@ -175,8 +175,9 @@ macro_rules! commands {
 
         impl Command {
             /// The heading of each command in the help, in the order of the variants.
-            // A macro repeats only for a variable that the repetition contains. `stringify!` uses
-            // `$variant` for nothing else.
+            // `stringify!($variant)` is here only so that the heading is repeated for each command:
+            // an inner repetition needs a variable with one value for each command, and `$heading`
+            // has only one for each group.
             pub const HEADINGS: &[&str] = &[$($({ let _ = stringify!($variant); $heading },)*)*];
             /// The version that introduced each command, in the order of the variants.
             pub const SINCE: &[Since] =

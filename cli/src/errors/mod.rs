@@ -34,21 +34,21 @@ pub enum Exit {
     Done,
     /// Any failure that has no exit code of its own (exit 1).
     Failed,
-    /// Wrong usage, an invalid setting, or a question without a terminal.
+    /// Wrong usage, an invalid setting, or a question without a terminal (exit 2).
     Usage,
-    /// A check found differences, or something waits for a decision of the user.
+    /// A check found differences, or something waits for a decision of the user (exit 3).
     Differences,
-    /// Not signed in, not admitted or not allowed.
+    /// Not signed in, not admitted or not allowed (exit 4).
     NotAllowed,
-    /// The gate or a policy rejected something.
+    /// The gate or a policy rejected something (exit 5).
     Gate,
-    /// A signature or a digest is wrong.
+    /// A signature or a digest is wrong (exit 6).
     Integrity,
-    /// The network or the service failed.
+    /// The network or the service failed (exit 7).
     Network,
-    /// The subscription for a hosted vault has lapsed.
+    /// The subscription for a hosted vault has lapsed (exit 8).
     Lapsed,
-    /// Interrupted by the user.
+    /// Interrupted by the user (exit 130).
     Interrupted,
     /// The exit code of a skill's action, passed through.
     Action(u8),
@@ -115,7 +115,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The failure of a command.
+/// The failure of a command, as it is printed for people or, with `--json`, for programs.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The stable error code for programs. It determines the exit code.
@@ -149,7 +149,7 @@ pub struct MissingScope {
 }
 
 impl Failure {
-    /// Creates a failure with its code and message.
+    /// Creates a failure that has only its code and message; the methods below add the rest.
     pub fn new(code: impl Into<FailureCode>, message: impl Into<String>) -> Self {
         Self {
             code: code.into(),
@@ -261,7 +261,7 @@ impl Failure {
         texts.flat_map(|text| text.lines())
     }
 
-    /// Returns the JSON data for programs.
+    /// Returns the member `data` that `--json` prints for this failure.
     pub const fn json_data(&self) -> Option<&serde_json::Value> {
         self.more.data.as_ref()
     }

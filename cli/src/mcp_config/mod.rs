@@ -17,7 +17,7 @@ pub enum Format {
     Toml,
 }
 
-/// The error of an edit.
+/// The reason why a configuration file could not be edited. Its text is then unchanged.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EditError {
     /// The text cannot be parsed.

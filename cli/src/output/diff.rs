@@ -32,7 +32,7 @@ pub enum Detail {
     Full,
 }
 
-/// A formatted difference.
+/// A difference between two versions of a skill, formatted as lines for people.
 #[derive(Clone, Debug, Default)]
 pub struct RenderedDiff {
     /// The lines to print, with colours.

@@ -218,8 +218,8 @@ fn wrong_links(project: &Path, wrong: &[PathBuf]) -> String {
     )
 }
 
-/// Says that a file of the owner waits for approval, and what of it has effect. `is_first` means that
-/// no version of it was ever approved.
+/// Formats the message that a hand-edited file waits for approval, and which part of it counts
+/// until then. `is_first` means that no version of it was ever approved.
 pub fn not_approved(file: &AuthoredFile, is_first: bool) -> String {
     // Before the first approval, `[sources]` can only forbid: without a policy, everything may be
     // fetched.
@@ -310,8 +310,8 @@ fn finding_hint(finding: &Finding) -> String {
     fixed.to_owned()
 }
 
-/// A signature vouches for the content, and anyone who can write to the folder may have put it
-/// there. So the user reads it first.
+/// Returns the hint for a skill without a signature: to read it before it is signed. A signature
+/// vouches for the content, and anyone who can write to the folder may have put it there.
 fn unsigned_hint(skill: &SkillName) -> String {
     format!("read it, then: vault doctor {skill} --repair signs it")
 }

@@ -81,7 +81,7 @@ impl Report {
         }
     }
 
-    /// Sets the exit code.
+    /// Sets the exit code, which is 0 unless this is called.
     #[must_use]
     pub fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;

@@ -27,9 +27,9 @@ use super::shelf::{Holding, OwnShelves};
 use crate::errors::{Failure, message_chain};
 use crate::output::doctor::not_approved;
 
-/// Interval between polls of the library.
+/// Interval at which the library's generation number is read, to notice changes by other processes.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// Minimum interval between releases.
+/// Minimum interval between releases, so that changes close together share one.
 const MIN_RELEASE_INTERVAL: Duration = Duration::from_secs(5);
 /// Lifetime of a lease (the record that lets one of several servers publish), in seconds.
 const LEASE_SECONDS: i64 = 30;

@@ -76,7 +76,7 @@ impl Settings {
         self.set_value(variable.name, variable.kind, value, Origin::Flag(flag))
     }
 
-    /// Returns a value and its origin.
+    /// Returns the value of the setting `name` and what set it; `None` if no layer sets it.
     pub fn with_origin(&self, name: &str) -> Option<(&str, &Origin)> {
         let (value, origin) = self.values.get(name)?;
         Some((value, origin))
@@ -99,7 +99,7 @@ impl Settings {
             .transpose()
     }
 
-    /// Returns a boolean, if it is set.
+    /// Returns the value of a boolean setting; `None` if no layer sets it.
     pub fn boolean(&self, name: &str) -> Option<bool> {
         // Loading the settings has already rejected all other texts.
         self.text(name).map(|value| is_true(value).unwrap_or(false))

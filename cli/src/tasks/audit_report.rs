@@ -170,7 +170,6 @@ pub fn skill_lines(location: &Location, skill: &Audited, all: bool) -> Vec<Strin
     lines
 }
 
-/// Returns the microseconds since `started`.
 pub fn elapsed_micros(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
@@ -296,7 +295,8 @@ pub fn finding_lines(place: &Location, skill: &Audited, all: bool) -> Vec<String
     lines
 }
 
-/// Returns the symbol for a verdict.
+/// Returns the coloured mark before a verdict: `✓`, `!` for warnings, `✗` if blocked, `?` if
+/// unreadable.
 pub fn verdict_mark(verdict: Verdict) -> String {
     match verdict {
         Verdict::Accepted => paint(GOOD, "✓"),

@@ -474,7 +474,8 @@ fn root_row(context: &Context, root: &RootState) -> [String; 4] {
     ]
 }
 
-/// Converts the error of a profile sync.
+/// Converts the error of a profile sync. Faulty rules in `profiles.toml` get a code and a hint of
+/// their own.
 pub fn sync_failure(error: ProfileSyncError) -> Failure {
     match error {
         ProfileSyncError::Vault(error) => error.into(),

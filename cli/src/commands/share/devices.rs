@@ -272,7 +272,8 @@ fn unknown_network(network: &str, listed: &[ListedDevice]) -> Failure {
     Failure::new(ErrorCode::DeviceNotFound, message).hint(hint)
 }
 
-/// Counts the pending machines of each network.
+/// Counts the pending machines by the network that they enrolled from, which only a pending machine
+/// has.
 fn count_networks(devices: &[ListedDevice]) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for network in devices

@@ -93,7 +93,8 @@ pub async fn create_code(
     Ok(Report::new(&created_code, text))
 }
 
-/// Lists the active codes.
+/// Lists the codes that can still be used, by the ids that `vault devices end-code` takes. The
+/// codes themselves are secret.
 pub async fn list_codes(
     context: &Context,
     client: &OwnerClient,

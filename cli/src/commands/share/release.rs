@@ -232,6 +232,7 @@ impl Signer {
 
 /// A proposal, verified and compared with the current release.
 struct ReviewedProposal {
+    /// The bytes of the service's current catalog; `None` before the first release.
     current: Option<Vec<u8>>,
     shown: RenderedDiff,
     change: ProposedChange,

@@ -364,7 +364,7 @@ fn describe_storage(service: &Value) -> Option<String> {
     Some(if is_near { paint(WARN, text) } else { text })
 }
 
-/// Counts the installed skills of one origin.
+/// Counts the intact skills of one origin: damaged and withheld ones are left out.
 fn count_installed(listing: &Listing, origin: &Origin) -> usize {
     let skills = listing.skills.iter();
     skills.filter(|skill| skill.origin == *origin).count()

@@ -294,7 +294,8 @@ fn carry_out(context: &Context, user: &Machine, plan: &SetupPlan) -> Result<Repo
     Ok(Report::view(Setup { changed, completed }, lines.join("\n")).with_exit(exit))
 }
 
-/// Says who sees what, as `vault profiles` does.
+/// Formats the skills that each linked agent gets, as `vault profiles` prints them. An agent gets
+/// at most `SHOWN_EXCEPTIONS` lines about variants and hidden skills.
 fn agent_lines(context: &Context, agents: &[AgentProfile]) -> Vec<String> {
     let mut lines = Vec::new();
     if !agents.is_empty() {

@@ -52,7 +52,7 @@ pub struct ReviewFlags {
 }
 
 impl ReviewFlags {
-    /// Returns the level of detail.
+    /// Returns `Full` with `--full`, else `Screen`.
     pub const fn detail_level(&self) -> Detail {
         if self.full {
             Detail::Full

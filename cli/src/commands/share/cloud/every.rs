@@ -328,7 +328,7 @@ fn remove_timer_files(timer: &Timer) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs a command of the service manager.
+/// Runs a command of the service manager, and fails with what it writes to standard error.
 fn run_command(command: &[String]) -> Result<(), Failure> {
     let command_line = command.join(" ");
     let [program, arguments @ ..] = command else {

@@ -383,8 +383,8 @@ fn not_admitted(vault: &Vault, link: &Link) -> Result<Failure, Failure> {
     Ok(Failure::new(ErrorCode::DevicePending, message).hint(hint))
 }
 
-/// Names what was withdrawn. Said at once, because nothing is reported if the rest of the pull
-/// fails.
+/// Warns of each withdrawn skill with the owner's reason. Called before the rest of the pull,
+/// because a pull that fails later reports nothing.
 fn warn_of_withdrawn(context: &Context, withdrawn: Option<&PullReport>) {
     for WithdrawnSkill { name, reason } in withdrawn.iter().flat_map(|first| &first.withdrawn) {
         let text = format!(

@@ -19,12 +19,12 @@ use crate::{
     tasks::fetch::{self, Fetching},
 };
 
-/// An item, or the place of a source or skill with its failure.
+/// What became of one skill, or the failure of a source or skill with the place that failed.
 pub type GatherResult<T> = Result<T, (SourcePlace, Failure)>;
 
 /// A skill that `vault add` was asked to add, with its files already found or fetched.
 pub struct SkillToAdd {
-    /// Its source or part of a source, in messages.
+    /// The source, or the skill in it, as messages and `--json` name it.
     pub place: SourcePlace,
     /// The folder with the skill's files, or the fetched files.
     pub source: admit::Source,
@@ -472,7 +472,8 @@ impl Gatherer<'_> {
 }
 
 impl Gatherer<'_> {
-    /// Opens a source, and shows what the user should know about it.
+    /// Opens a source, and prints the notes and warnings that came with it, such as that of an
+    /// index without digests.
     async fn open_source(
         &self,
         fetching: &Fetching,
@@ -535,7 +536,8 @@ fn folder_source(root: &Path, top: Option<&Path>, found: &OfferedSkill) -> admit
     }
 }
 
-/// Joins two paths as the user would write them.
+/// Joins the path of a source, as the user typed it, and a folder in it; an empty `folder` is the
+/// source itself.
 fn folder_below(root: &str, folder: &str) -> String {
     if folder.is_empty() {
         return root.to_owned();
