@@ -33,9 +33,9 @@ const SEEN_SECONDS: i64 = 60;
 /// The caller behind a valid token, as read for this request.
 #[derive(Clone, Debug)]
 pub enum Bearer {
-    /// A user of a namespace.
+    /// The token is for one namespace, and its account has a user there.
     Caller(Box<Caller>),
-    /// An operator of the service.
+    /// The token has operator rights and acts on no namespace.
     Operator(Operator),
 }
 
@@ -48,7 +48,7 @@ pub struct Caller {
     pub email: Email,
     /// The account's user in the namespace: `usr_…`.
     pub user_id: String,
-    /// Owner, publisher or member.
+    /// Role in the namespace; the guard compares it with the one that the route needs.
     pub role: Role,
     /// Name of the profile in the vault's policy that limits the skills which this user sees;
     /// `None` shows all.

@@ -68,7 +68,7 @@ const SCANNED_PLACES: GateSize = GateSize {
 const MOST_OF_POOL: usize = 8 * 1024 * 1024;
 /// Maximum number of counted bytes that one lane may fill.
 pub const MOST_OF_LANE: usize = MOST_OF_POOL / 4;
-/// The time limits that the service uses.
+/// Time limits in production; tests use shorter ones.
 const TIMES: Times = Times {
     whole: BODY_TIME,
     start: Duration::from_secs(2),
@@ -96,7 +96,7 @@ pub struct Bodies {
     times: Times,
 }
 
-/// The sender of a body.
+/// The party that a body is counted for, with the share of the memory that it may fill.
 #[derive(Clone, Debug)]
 pub struct Sender {
     /// Party whose share of the memory the body uses.
@@ -460,13 +460,13 @@ impl Bodies {
         self.scanned.waiting_bytes()
     }
 
-    /// Takes a place as a scanned body does.
+    /// Takes a place for scanned bodies without a body, so that a test can fill them all.
     #[cfg(test)]
     pub(crate) async fn take_scanned_place(&self, lane: Lane) -> Pass {
         self.scanned.enter(lane).await.expect("a place is free")
     }
 
-    /// Takes a place as a large body does.
+    /// Takes a place for larger bodies without a body, so that a test can fill them all.
     #[cfg(test)]
     pub(crate) async fn take_place(&self, lane: Lane) -> Pass {
         self.places.enter(lane).await.expect("a place is free")

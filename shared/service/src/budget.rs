@@ -24,9 +24,7 @@ use crate::model::user::Role;
 pub use headers::{FIELDS, LimitState, add_headers};
 pub use refused::{FullLimit, RefusedTokens};
 
-/// Length of a minute, in seconds.
 const MINUTE: i64 = 60;
-/// Length of an hour, in seconds.
 const HOUR: i64 = 3600;
 /// Unit of the setting for gate work, in bytes: 1 GiB.
 const GIB: u64 = 1 << 30;
@@ -86,7 +84,7 @@ impl Budget {
         }
     }
 
-    /// Returns its limit for each namespace; 0: no limit.
+    /// Returns the limit of the budget for each namespace, as `limits` sets it; 0 is no limit.
     pub const fn limit(self, limits: &Limits) -> u64 {
         match self {
             Self::Requests => limits.requests_per_namespace as u64,

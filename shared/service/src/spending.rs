@@ -83,7 +83,7 @@ fn budget_limit(app: &App, kind: Kind, budget: Budget) -> u64 {
     }
 }
 
-/// Counts a read by an admitted machine of `namespace`; fails with 429.
+/// Counts a read by an admitted machine of `namespace`; fails with 429 if the budget is used up.
 pub(crate) fn count_machine_read(app: &App, namespace: &ServedNamespace) -> Result<(), Refusal> {
     let budget = Budget::MachineReads;
     let limit = budget_limit(app, namespace.kind, budget);
@@ -91,7 +91,8 @@ pub(crate) fn count_machine_read(app: &App, namespace: &ServedNamespace) -> Resu
         .count_one(namespace.id, budget, limit, app.clock.now())
 }
 
-/// Counts a part of an export in the namespace of the request; fails with 429.
+/// Counts a part of an export in the namespace of the request; fails with 429 if the budget is used
+/// up.
 pub(crate) fn count_export(app: &App) -> Result<(), Refusal> {
     let Some(charge) = &app.charge else {
         return Ok(());

@@ -86,13 +86,13 @@ impl Purpose {
     }
 }
 
-/// Error: an upload failed.
+/// Error of [`put_objects`].
 #[derive(Debug, thiserror::Error)]
 pub enum UploadError {
     /// The quota of the namespace has no room. Nothing was stored.
     #[error(transparent)]
     Full(#[from] FullStorage),
-    /// The store failed.
+    /// The database or the object store failed; some of the objects may be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -323,7 +323,7 @@ struct CountedUpload {
 struct Asked {
     /// Objects that are not stored.
     new: HashSet<ObjectKey>,
-    /// Objects that were marked before that.
+    /// Objects that garbage collection had marked before the store was asked.
     marked: HashSet<ObjectName>,
 }
 
@@ -375,7 +375,8 @@ impl Upload<'_> {
     }
 
     /// Records the upload of these objects, counts them and removes their marks; conflicts while
-    /// one of them is being deleted. `None` if the store has to be asked before.
+    /// one of them is being deleted. Returns `None` if the caller must first ask the store which
+    /// objects it has.
     async fn claim(
         &self,
         tx: &Transaction<'_>,
@@ -467,7 +468,6 @@ impl Upload<'_> {
         }
     }
 
-    /// Returns the keys and sizes of the objects.
     fn sizes(&self) -> Vec<(ObjectKey, u64)> {
         let size = |(key, bytes): &(ObjectKey, Bytes)| (*key, bytes.len() as u64);
         self.objects.iter().map(size).collect()

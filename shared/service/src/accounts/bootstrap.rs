@@ -45,10 +45,11 @@ pub enum BootstrapError {
     /// The password has fewer than 24 characters, or more than 1,024 bytes.
     #[error("the owner's password: {0}")]
     Password(#[from] BadPassword),
-    /// The password could not be hashed.
+    /// The password was long enough and not too long, but hashing it failed; the start may be
+    /// repeated.
     #[error(transparent)]
     Hashing(#[from] HashingFailed),
-    /// The store failed.
+    /// The store failed while the owner was looked up or written; the start may be repeated.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

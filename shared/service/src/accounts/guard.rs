@@ -17,7 +17,8 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::Form;
 use crate::web::remembered_browser::RememberedBrowser;
 
-/// A browser with a signed-in account.
+/// Proof that a request came from a browser with a valid session. Handlers of pages for signed-in
+/// people take it.
 pub struct SignedInBrowser {
     /// The browser that sent the request, identified by its session cookie.
     pub browser: Browser,

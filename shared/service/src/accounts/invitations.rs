@@ -29,9 +29,9 @@ pub struct Invitation {
     /// E-mail address of the owner who sent the invitation; `None` if an earlier version of vault
     /// did not store it.
     pub inviter: Option<String>,
-    /// Role that the person would have there.
+    /// Role in the vault that the person gets by accepting, as a word for the page.
     pub role: &'static str,
-    /// Last day of the invitation.
+    /// Day on which the invitation ends, formatted for the page.
     pub ends: String,
 }
 

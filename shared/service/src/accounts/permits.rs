@@ -37,11 +37,11 @@ use crate::web::browser::CONFIRM_PATH;
 /// The party that asks to perform an act: an app, or the person in the console.
 #[derive(Clone, Copy, Debug)]
 pub struct PermitRequester<'a> {
-    /// The account for which it asks; only its person can confirm.
+    /// Account for which the act is requested. Only the person who is signed in to it can confirm.
     pub account: &'a AccountId,
     /// The app that asks; `None` if the console does.
     pub client: Option<&'a ClientId>,
-    /// The actor in the audit log.
+    /// Party that the audit log names as the one that requested the act.
     pub actor: &'a Actor,
     /// The vault that the act changes; `None` for acts of an operator.
     pub namespace: Option<&'a NamespaceRef>,

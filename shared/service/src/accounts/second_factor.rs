@@ -37,12 +37,9 @@ use crate::web::layout::{self, Frame, format_minute};
 const MAX_TRIES: u32 = 10;
 /// Length of the window for [`MAX_TRIES`], in seconds.
 const TRY_SECONDS: i64 = 15 * 60;
-/// Message when a code is wrong or was used before.
 pub const WRONG_CODE: &str = "This code is not valid, or was used already. Wait for the next one.";
-/// Message after too many codes of an authenticator app were tried.
 const TOO_MANY_CODES: &str =
     "Too many attempts. Try again in 15 minutes, or enter a recovery code.";
-/// Message after too many recovery codes were tried.
 const TOO_MANY_RECOVERY_CODES: &str = "Too many recovery codes. Try again in 15 minutes, or enter a code from your authenticator app.";
 
 /// Page that asks for a code at sign-in.
@@ -65,7 +62,7 @@ struct CodePage {
 /// Times of an unconfirmed second factor, formatted.
 struct UnconfirmedFactor {
     set_up_at: String,
-    /// Time from which its codes confirm.
+    /// Time from which its codes also confirm dangerous acts, and not only complete a sign-in.
     from: String,
 }
 
@@ -114,7 +111,8 @@ struct SetupDuePage {
     for_app: bool,
     /// Whether the person may use a passkey in place of the second factor.
     passkeys: bool,
-    /// Time from which the codes of an unconfirmed second factor confirm; `None` if none is set up.
+    /// Time from which the codes of an unconfirmed second factor also confirm dangerous acts;
+    /// `None` if the account has no second factor.
     from: Option<String>,
 }
 

@@ -35,10 +35,10 @@ pub const fn too_many_attempts(retry_after: u64) -> &'static str {
     }
 }
 
-/// Outcome of a password check.
+/// Outcome of [`check_password`] when the check itself did not fail.
 #[derive(Debug)]
 pub enum PasswordCheck {
-    /// The password is correct.
+    /// The password is that of the account with the typed address, and the account is enabled.
     Good {
         /// The enabled account with the typed address.
         account: Box<Account>,
@@ -56,13 +56,14 @@ pub enum PasswordCheck {
     },
 }
 
-/// Error: the check could not be made.
+/// Error of [`check_password`]: it is unknown whether the password is correct.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckFailed {
-    /// The store failed.
+    /// The store failed before the password was checked.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The password could not be hashed.
+    /// The password could not be hashed: the queue was full, or argon2 failed. The attempt does not
+    /// count.
     #[error(transparent)]
     Hashing(#[from] HashingFailed),
 }

@@ -310,8 +310,8 @@ async fn change_account(
     Ok(to_api_account(call.app.change(change).await?))
 }
 
-/// Does an act as its route does it, up to the commit that uses its permit: the whole act, but only
-/// the beginning of a deletion. Fails with `ConfirmationNeeded` without the permit.
+/// Does an act on an account as the act's own route does it; of a deletion, only the first commit,
+/// which uses the permit. Fails with `ConfirmationNeeded` without the permit.
 pub(super) async fn begin_act(call: &OperatorCall, act: &Act) -> Result<(), Refusal> {
     match act {
         Act::DeleteAccount { email } => begin_deletion(call, email).await.map(|_| ()),

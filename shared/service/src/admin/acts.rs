@@ -18,12 +18,13 @@ use crate::model::user::{Role, User};
 pub(crate) enum ActDone {
     VaultDeleted,
     PinReset,
-    /// Also for a change of an invitation that has not been accepted yet.
+    /// An invitation was sent, or an open one was changed.
     Invited,
     RoleChanged,
-    /// The user as it was. A caller who removed themselves can no longer open the vault's pages.
+    /// The removed user, as it was before. A caller who removed themselves can no longer open the
+    /// vault's pages.
     UserRemoved(Box<User>),
-    /// The only value with the text of the code, which the page shows once.
+    /// The code that was created. Only this value contains its text, which the page shows once.
     CodeMade(Box<EnrolmentCode>),
     MachineAdmitted,
 }

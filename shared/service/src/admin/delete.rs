@@ -12,7 +12,8 @@ use crate::model::audit::Change;
 use crate::model::namespace::{self, Kind, Status};
 use crate::model::permit::Act;
 
-/// Requires that the body repeats the vault's name and that the person has confirmed the deletion.
+/// Deletes the vault in the path. The body must repeat the vault's name, and the person must have
+/// confirmed the deletion.
 pub(super) async fn handle_delete(call: Call) -> Answer {
     let (namespace, _) = call.path_namespace()?;
     if call.json_body::<ConfirmedVault>().await?.slug != namespace.slug.as_str() {

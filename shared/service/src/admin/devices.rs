@@ -182,9 +182,10 @@ async fn handle_decision(call: Call, decision: Decision) -> Answer {
 pub(crate) enum Decision {
     /// Admits a pending device, which may then read bundles.
     Admit,
-    /// Permanent: the same key can enrol again only after [`Decision::Forget`].
+    /// Denies a pending device. The same key can enrol again only after [`Decision::Forget`].
     Deny,
-    /// Permanent: the device can read nothing more.
+    /// Ends the access of an admitted device. It cannot be admitted again before
+    /// [`Decision::Forget`].
     Revoke,
     /// Deletes the record of a denied or revoked device, so that its key may enrol again.
     Forget,
@@ -212,8 +213,8 @@ impl Decision {
     }
 }
 
-/// Names the admission as an act. It needs a permit (a confirmation by the person) only if the app
-/// has admitted many machines before.
+/// Returns the act of admitting the device with this id. The act needs a permit (a confirmation by
+/// the person) only if the app has admitted many machines before.
 pub(crate) fn admission_act(id: &str) -> Act {
     let machine = id.to_owned();
     Act::AdmitMachine { machine }

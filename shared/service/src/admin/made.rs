@@ -42,12 +42,9 @@ const MAX_CODE_COMMITS: usize = 10;
 /// Which of the things of one kind, such as codes or machines, are selected.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Choice {
-    /// No thing of the kind.
     #[default]
     Nothing,
-    /// Every thing of the kind.
     All,
-    /// The things with these ids.
     Listed(Vec<String>),
 }
 
@@ -60,7 +57,6 @@ impl Choice {
         }
     }
 
-    /// Whether no thing is selected.
     pub(crate) const fn is_nothing(&self) -> bool {
         matches!(self, Self::Nothing)
     }

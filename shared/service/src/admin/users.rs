@@ -240,7 +240,7 @@ async fn read_candidates(
     Ok([Versioned::read(caller)?, next()?, next()?])
 }
 
-/// `null` in the body removes the profile.
+/// Assigns a profile to a user; `null` in the body removes it.
 pub(super) async fn set_profile(call: Call) -> Answer {
     let profile_change: ProfileChange = call.json_body().await?;
     let profile = match profile_change.profile {
@@ -278,7 +278,8 @@ pub(crate) async fn change_profile(
     change_user(by, id, change).await
 }
 
-/// Needs a permit: the person confirms the new role on a page of the service.
+/// Changes the role of a user. Needs a permit: the person confirms the new role on a page of the
+/// service.
 pub(super) async fn set_role(call: Call) -> Answer {
     let role_change: RoleChange = call.json_body().await?;
     let role = role_change.role.parse_or(ErrorCode::RoleUnknown)?;
@@ -322,8 +323,8 @@ pub(super) async fn change_scopes(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &to_api_user(user)))
 }
 
-/// Grants the first scopes and revokes the second. Existing tokens lose a revoked scope at once;
-/// they do not gain a granted one.
+/// Grants the scopes `grant` to a user and then revokes the scopes `revoke`. Existing tokens lose a
+/// revoked scope at once; they do not gain a granted one.
 pub(crate) async fn grant_scopes(
     by: &Principal<'_>,
     id: &str,

@@ -10,7 +10,7 @@ use crate::error::{ErrorCode, Refusal};
 
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-/// Names of both fields.
+/// Names of `RateLimit-Policy` and `RateLimit`, in this order.
 pub const FIELDS: [HeaderName; 2] = [RATE_LIMIT_POLICY, RATE_LIMIT];
 /// Largest integer of a structured field (RFC 9651, section 3.3.1).
 const MAX_INTEGER: u64 = 999_999_999_999_999;

@@ -272,7 +272,7 @@ impl Hosting {
         Ok(())
     }
 
-    /// Finds the plan of this name.
+    /// Returns the plan with this name; `None` if no such plan is for sale.
     pub fn plan(&self, name: &str) -> Option<&Plan> {
         self.plans.iter().find(|plan| plan.name == name)
     }

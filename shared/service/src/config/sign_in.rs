@@ -69,7 +69,8 @@ pub enum BadSignIn {
     /// The value of `VAULT_SIGN_UP` is none of the known words; the field holds it.
     #[error("`{0}` is neither invited nor open")]
     SignUp(String),
-    /// Not the address of a provider.
+    /// `VAULT_OIDC_ISSUER` is neither an https address nor http on this machine, or it has a
+    /// password, a query or a fragment.
     #[error(
         "`{0}` is not the address of a provider: write it like https://id.example, or http on this machine"
     )]

@@ -30,7 +30,6 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, PASSKEY_SCRIPT, SignOut, format_day};
 
-/// Message to a person who signed in too long ago to change passkeys.
 const SIGN_IN_AGAIN: &str = "To change your passkeys, sign in again. A sign-in counts for five minutes, and only with your second factor if you have one.";
 /// Message when the browser's answer has no stored challenge any more.
 const TOO_LATE: &str =
@@ -38,9 +37,7 @@ const TOO_LATE: &str =
 /// Message when the browser's answer fails the WebAuthn checks.
 const NOT_ACCEPTED: &str =
     "The browser's answer was not valid, so nothing was added. Try again, or use another device.";
-/// Message when some account already has this passkey.
 const ALREADY_USED: &str = "This passkey belongs to an account already, so nothing was added.";
-/// Message when the account has the maximum number of passkeys.
 const TOO_MANY: &str = "Your account has 10 passkeys, the most it may have. Remove one first.";
 /// Message when the name of the new passkey is empty, too long or has invisible characters.
 const BAD_NAME: &str = "Give the passkey a name of 1 to 64 characters, all of them visible.";

@@ -28,7 +28,8 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame};
 
-/// Audit log action: a sign-in was connected to an account.
+/// Audit log action: a person's sign-in at the identity provider was connected to an existing
+/// account.
 const CONNECT: &str = "account.connect";
 
 /// Page that asks for the password of the account, and for a code if it has a second factor.
@@ -48,7 +49,8 @@ struct ConnectPage {
 /// HTTP status, message, and the seconds to wait after too many attempts.
 type ConnectProblem = (StatusCode, &'static str, Option<u64>);
 
-/// Renders the page, in a browser for which a pending connection is stored.
+/// Renders the page. A pending connection, from the person at the provider to the account, must be
+/// stored for this browser.
 pub fn render_page(
     app: &App,
     browser: &Browser,
@@ -73,7 +75,9 @@ pub fn render_page(
     response
 }
 
-/// `POST /oauth/oidc/connect`: checks the password and the code, connects the person and signs in.
+/// `POST /oauth/oidc/connect`: checks the account's password and, if the account has a second
+/// factor, a code of it. Then connects the person's sign-in at the identity provider to the
+/// account, and signs the person in.
 pub async fn connect_account(app: &App, request: Request) -> Result<Response, ErrorPage> {
     require_provider(app)?;
     let posted = read_posted_form(app, request).await?;

@@ -25,7 +25,7 @@ pub struct ShownConnection {
     pub id: String,
     /// URL of the provider (`iss`).
     pub issuer: String,
-    /// Day on which it was connected.
+    /// Day on which the connection was made.
     pub since: String,
 }
 

@@ -16,7 +16,7 @@ pub enum RefusedSignIn {
     Answered(String),
     /// The answer is invalid: the provider did not give it to this request.
     NotValid,
-    /// The provider did not ask for credentials, although the request did.
+    /// The request demanded fresh credentials, but the provider did not ask the person for any.
     NotFresh,
     /// The provider has not verified the address, or sends none.
     AddressUnverified,
