@@ -40,7 +40,7 @@ use self::walk::{SkillFolder, display_path, document_of, is_document, walk};
 pub struct Bounds {
     /// Number of levels below the root at which folders are still listed.
     pub depth: usize,
-    /// Number of folders that are listed.
+    /// Maximum number of folders that are listed.
     pub folders: usize,
 }
 
@@ -59,7 +59,7 @@ impl Default for Bounds {
 pub struct Auditor<'a> {
     /// Whether security flags (findings about dangerous content) block a skill.
     pub strict: bool,
-    /// The limits of the scan.
+    /// Limits on the walk through a repository. They do not limit the scan of a skill.
     pub bounds: Bounds,
     /// This machine's vault, if any. Skills in its store are checked with the exceptions in their
     /// signed manifests.
@@ -111,7 +111,7 @@ pub enum AuditError {
     /// The path is neither a folder nor a SKILL.md.
     #[error("{} is neither a folder nor a file named {SKILL_MD}", .0.display())]
     NotASkill(PathBuf),
-    /// A file system error.
+    /// The folder can't be listed or read.
     #[error(transparent)]
     File(#[from] FileError),
 }

@@ -123,7 +123,7 @@ pub enum RunError {
     /// The signed manifest declares no action of this name.
     #[error("{skill} declares no action {action}")]
     UnknownAction {
-        /// The skill.
+        /// The skill, as the caller named it.
         skill: SkillRef,
         /// Name of the action that the caller asked for.
         action: ActionName,
@@ -133,7 +133,7 @@ pub enum RunError {
     /// The installed content fails verification.
     #[error("{skill}: {damage}")]
     Damaged {
-        /// The skill.
+        /// The skill, as the caller named it.
         skill: SkillRef,
         /// Difference between its files or manifest and the signed ones.
         damage: Damage,

@@ -21,7 +21,7 @@ const FOLDER: OFlags = OFlags::RDONLY
 /// Error of opening a folder below another one.
 #[derive(Debug, thiserror::Error)]
 pub enum BeneathError {
-    /// The path does not exist.
+    /// A part of the path does not exist and was not to be created.
     #[error("{} does not exist", .0.display())]
     Missing(PathBuf),
     /// A part of the path is a symbolic link or not a folder.
@@ -30,7 +30,7 @@ pub enum BeneathError {
     /// The path has a part like `..` that could lead out of the folder.
     #[error("{} points out of the folder", .0.display())]
     Outside(PathBuf),
-    /// A system call failed.
+    /// The folder could not be opened for another reason, such as missing permission.
     #[error(transparent)]
     File(#[from] FileError),
 }

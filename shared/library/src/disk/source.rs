@@ -37,7 +37,7 @@ pub struct SourceLimits {
 /// itself.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The path does not exist.
+    /// Nothing is at the path of the skill folder.
     #[error("{} does not exist", super::displayable_path(.0))]
     Missing(PathBuf),
     /// The path names neither a folder nor a file `SKILL.md`.
@@ -60,7 +60,7 @@ pub enum SourceError {
     Special {
         /// Path of the entry.
         path: PathBuf,
-        /// Its kind, for the message.
+        /// Kind of the entry, as a noun for the message.
         what: &'static str,
     },
     /// The file is a hard link to a file of another user, which may be private.
@@ -82,7 +82,7 @@ pub enum SourceError {
         /// Unit of the limit, for the message.
         unit: &'static str,
     },
-    /// A system call failed.
+    /// An entry could not be opened or read, for example without permission.
     #[error(transparent)]
     File(#[from] FileError),
 }

@@ -30,13 +30,13 @@ pub enum Severity {
 /// The step that restores a damaged skill.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Remedy {
-    /// Pulling the linked vault that it came from.
+    /// Pulling the linked vault from which the skill came.
     Pull,
     /// Installing the skills of the project in this folder again.
     Install(PathBuf),
-    /// Adding it again from this source; `None` if the source is unknown.
+    /// Adding the skill again from this source; `None` if the source is unknown.
     AddAgain(Option<ProvenanceId>),
-    /// Adding it again from this folder or archive, from which it was added.
+    /// Adding the skill again from this folder or archive, from which it was added before.
     AddLocal(PathBuf),
     /// Removing the files beside the signed ones, which the doctor does with `clean`.
     Clean,
@@ -54,7 +54,7 @@ pub enum DoctorFinding {
     OpenToOthers {
         /// Folder to which others may write.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the folder.
         mode: u32,
     },
     /// The current user may not write to the vault's folder.
@@ -74,7 +74,7 @@ pub enum DoctorFinding {
     ReleaseEnds {
         /// Address of the vault at its service.
         address: String,
-        /// Time at which it expires.
+        /// Time at which readers stop accepting the release.
         at: Timestamp,
         /// Whether this vault published it, so that its owner can renew it.
         own: bool,
@@ -92,7 +92,7 @@ pub enum DoctorFinding {
     NotSignedAgain(SkillName),
     /// A file that the owner writes differs from its approved version, which stays in force.
     NotApproved {
-        /// The owner's file.
+        /// Which of the owner's files differs.
         file: AuthoredFile,
         /// Path of the file in the vault.
         path: PathBuf,
@@ -101,17 +101,17 @@ pub enum DoctorFinding {
     },
     /// A skill was signed at a later time than this machine's clock shows.
     ClockBehind {
-        /// Time of this machine's clock.
+        /// Present time by this machine's clock.
         now: Timestamp,
-        /// Time of the signature.
+        /// Latest time at which an installed skill was signed.
         signed_at: Timestamp,
     },
     /// This machine remembers a later time than its clock shows. It rejects catalogs that expire
     /// before that time.
     ClockWasAhead {
-        /// Time of this machine's clock.
+        /// Present time by this machine's clock.
         now: Timestamp,
-        /// Time that it remembers.
+        /// Latest time at which this machine accepted a catalog.
         seen_at: Timestamp,
     },
     /// A killed writer left unfinished work behind, which the next writer cleans up.
@@ -124,25 +124,25 @@ pub enum DoctorFinding {
     EarlierVersions(usize),
     /// A skill requires environment variables that are not set.
     EnvironmentUnset {
-        /// Name of the skill.
+        /// Skill that declares the variables.
         skill: SkillName,
         /// Variables that are missing, at least one.
         variables: Vec<String>,
     },
     /// Metadata files of operating systems lie among a skill's files. They are never used.
     IgnoredMetadata {
-        /// Name of the skill.
+        /// Skill beside whose files the metadata files lie.
         skill: SkillName,
         /// Paths of the files, relative to the skill.
         files: Vec<String>,
     },
     /// A skill fails verification.
     SkillDamaged {
-        /// Name of the skill.
+        /// Installed skill that fails verification.
         skill: SkillName,
-        /// Difference from what was signed.
+        /// First difference from what was signed.
         damage: Damage,
-        /// Step that restores it.
+        /// Step that restores the skill.
         remedy: Remedy,
     },
     /// Intact skills are not used until the next release of their vault, because the key that
@@ -158,7 +158,7 @@ pub enum DoctorFinding {
     /// A folder with a skill was put into the vault's folder, and another tool recorded that it
     /// came from elsewhere. The doctor does not sign it as a skill of this machine.
     SkillFromElsewhere {
-        /// Name of the skill.
+        /// Name of the folder, under which the skill would be signed.
         skill: SkillName,
         /// Folder of the skill.
         path: PathBuf,
@@ -168,7 +168,7 @@ pub enum DoctorFinding {
     /// The doctor has signed a skill just now, and some files of its folder are not part of it.
     /// They were not deleted.
     NotStored {
-        /// Name of the skill.
+        /// Skill that was signed.
         skill: SkillName,
         /// Folder to which they were moved.
         folder: PathBuf,
@@ -178,25 +178,25 @@ pub enum DoctorFinding {
     /// A linked skill can be named only together with its vault, because its bare name means
     /// another skill or none.
     NameTaken {
-        /// Name of the skill.
+        /// Bare name of the linked skill.
         skill: SkillName,
-        /// The name that means it, `<vault>/<name>`.
+        /// Name that means the linked skill: `<vault>/<name>`.
         qualified: String,
     },
     /// A folder that is not signed stands in place of a skill that the vault had signed.
     SkillReplaced(SkillName),
     /// The doctor could not sign a skill that lies in the vault without a signature.
     RepairFailed {
-        /// Name of the skill.
+        /// Name of the skill, which is the name of its folder in `skills/`.
         skill: SkillName,
         /// Reason for not signing it, for messages.
         reason: String,
     },
     /// A variant that was rendered for an agent fails verification.
     VariantDamaged {
-        /// Skill that it was rendered from.
+        /// Skill from which the variant was rendered.
         skill: SkillName,
-        /// Difference from what was signed.
+        /// First difference of the variant from what was signed.
         damage: Damage,
     },
     /// `profiles.toml` is invalid, so nothing can be said about agents.
@@ -205,7 +205,7 @@ pub enum DoctorFinding {
     DanglingLink {
         /// Path of the symlink.
         path: PathBuf,
-        /// Whether the vault made it.
+        /// Whether the vault made the symlink, so that the doctor may remove it.
         ours: bool,
     },
     /// A folder of an agent that is linked does not exist.
@@ -228,9 +228,9 @@ pub enum DoctorFinding {
     AgentNotLinked(Vec<AgentId>),
     /// The names and descriptions of an agent's skills are longer than the agent reads.
     ContextCost {
-        /// The agent.
+        /// Agent that does not read its whole list of skills.
         agent: AgentId,
-        /// Length of its list of skills, in characters.
+        /// Length of the agent's list of skills, in characters.
         characters: usize,
         /// Number of characters of the list that the agent reads.
         bound: usize,
@@ -328,7 +328,7 @@ impl DoctorFinding {
         }
     }
 
-    /// Returns the skill that has the problem; `None` if it is about no single skill.
+    /// Returns the skill that has the problem; `None` if the problem concerns no single skill.
     pub fn skill(&self) -> Option<&SkillName> {
         match self {
             Self::EnvironmentUnset { skill, .. }

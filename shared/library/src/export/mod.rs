@@ -45,9 +45,9 @@ pub enum ExportError {
     /// A skill can't be packed into an archive.
     #[error("{name} can't be packed: {cause}")]
     Pack {
-        /// Name of the skill.
+        /// Skill that is to be packed.
         name: SkillName,
-        /// Error of the packer.
+        /// Error of writing the zip or tar format.
         cause: io::Error,
     },
     /// A file exists at this path, and the caller did not ask to replace it.

@@ -66,7 +66,7 @@ pub struct SiteReport {
     pub shortened: Vec<SkillName>,
 }
 
-/// The content of the index.
+/// The JSON document at [`INDEX`].
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct SiteIndex {
     #[serde(rename = "$schema")]
@@ -199,9 +199,8 @@ struct SiteWriter<'a> {
     vault: &'a Vault,
     /// Folder of the index.
     folder: &'a Path,
-    /// Names of the files that were written.
+    /// Paths of the files that were written, relative to `folder`.
     written: BTreeSet<String>,
-    /// Skills whose description was shortened.
     shortened: Vec<SkillName>,
 }
 

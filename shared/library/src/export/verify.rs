@@ -66,7 +66,7 @@ pub enum Form {
 pub struct Verified {
     /// Path of the artifact that was verified.
     pub path: PathBuf,
-    /// Kind of the artifact.
+    /// Form in which the artifact at `path` contains the skill.
     pub form: Form,
     /// Content of the signed manifest.
     pub manifest: Manifest,
@@ -100,7 +100,7 @@ impl Verified {
 /// Error of a verification: the content is wrong, or it can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// The path does not exist.
+    /// Nothing is at the path that should be verified.
     #[error("{} does not exist", .0.display())]
     Missing(PathBuf),
     /// There is no signed manifest to compare with.
@@ -139,7 +139,7 @@ pub enum Fault {
     /// This reader does not accept the root versions beside the manifest.
     #[error(transparent)]
     Roots(#[from] RootError),
-    /// The bundle is not valid.
+    /// The bytes are not a valid bundle, or not the bundle that its file name promises.
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// A file differs in its bytes or mode, is missing, or is not in the manifest.
@@ -147,7 +147,7 @@ pub enum Fault {
     Content {
         /// Path of the file in the skill or site.
         file: String,
-        /// Difference, for messages.
+        /// Difference from the signed file, as the end of the message.
         what: &'static str,
     },
     /// The archive can't be read.

@@ -21,7 +21,7 @@ impl LinkId {
         Self(format!("{slug}-{}", &hash[..10]))
     }
 
-    /// The id as text.
+    /// Returns the id as text, which is also the name of the link's folders.
     pub fn as_str(&self) -> &str {
         &self.0
     }

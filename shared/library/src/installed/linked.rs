@@ -72,7 +72,7 @@ pub struct Pin {
     pub expected: Option<VaultFingerprint>,
     /// SHA-256 of the public key with which this machine reads the link.
     pub device_key_id: Digest,
-    /// The time at which the link was created.
+    /// Time at which the link was created. Pulls of all links follow this order.
     pub linked_at: Timestamp,
 }
 
@@ -127,7 +127,7 @@ pub struct CountedFile {
     pub release: u64,
     /// SHA-256 of the signed payload.
     pub payload_sha256: Digest,
-    /// SHA-256 of the whole file.
+    /// SHA-256 of the whole catalog file, by which the file is named on the disk.
     pub file_sha256: Digest,
     /// The keys whose signatures were accepted.
     pub signers: Vec<PublicKey>,
@@ -135,7 +135,7 @@ pub struct CountedFile {
     pub(crate) variants: Vec<ProfileBundles>,
     /// Which of the vault's skills the pull selected.
     pub selection: Selection,
-    /// Skills that are installed from it, by the names under which they are installed.
+    /// Skills that are installed from the catalog, by the names under which they are installed.
     pub(crate) installed: BTreeMap<SkillName, LinkedSkill>,
     /// Agents for which the profiles of the release choose something else than the plain skills. An
     /// agent without an entry gets what [`AgentId::any`] gets.
@@ -272,7 +272,6 @@ pub(crate) fn catalog_file(file_sha256: &Digest) -> String {
     format!("{file_sha256}{CATALOG_ENDING}")
 }
 
-/// The ending of the file names of accepted catalogs.
 pub(crate) const CATALOG_ENDING: &str = ".catalog.json";
 
 /// Returns the file name of a profile of an accepted catalog.
@@ -280,11 +279,10 @@ pub(crate) fn profile_file(sha256: &Digest) -> String {
     format!("{sha256}{PROFILE_ENDING}")
 }
 
-/// The ending of the file names of profiles.
 pub(crate) const PROFILE_ENDING: &str = ".profile.json";
 
 impl Link {
-    /// The id of the link on this machine.
+    /// Returns the id, which names the link's folders on this machine.
     pub fn id(&self) -> &LinkId {
         &self.id
     }

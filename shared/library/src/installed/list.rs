@@ -103,7 +103,8 @@ impl Listing {
     }
 }
 
-/// Lists the installed skills, own and linked.
+/// Lists the installed skills, own and linked, without a lock. A skill that fails verification is
+/// listed as damaged and is no error.
 pub fn list_installed(vault: &Vault) -> Result<Listing, VaultError> {
     let mut listing = Listing::default();
     for ScannedSkill { place, state } in scan_installed(vault)? {

@@ -248,7 +248,7 @@ impl Project {
         Ok(self.folder.remove_all()?)
     }
 
-    /// Folder of the project.
+    /// Absolute path of the project's folder, without symbolic links.
     pub fn path(&self) -> &Path {
         &self.record.path
     }

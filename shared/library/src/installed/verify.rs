@@ -76,7 +76,7 @@ pub struct SkillCheck {
 pub struct KnownVault {
     /// Local for the own vault, otherwise one of the links to the vault.
     pub origin: Origin,
-    /// Its keys and the other state that this machine trusts.
+    /// Keys of the vault, and what else this machine has concluded about it.
     pub trust: VaultTrust,
     /// Bundles that its accepted catalogs list.
     pub(crate) listed: BTreeSet<Digest>,

@@ -122,7 +122,6 @@ fn proposal_result(report: ProposeReport) -> Submitted {
     }
 }
 
-/// Admits the skill in a folder.
 fn admit_folder(
     vault: &Vault,
     (path, named): (&str, Option<&SkillName>),

@@ -40,7 +40,7 @@ const FOLDER: &str = "drafts";
 /// The origin of a draft's files.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DraftOrigin {
-    /// The draft contains them; a removal has none.
+    /// The draft itself contains the files. A removal has this origin too, without files.
     Draft,
     /// A folder of this machine, by its absolute path.
     Folder(String),
@@ -57,7 +57,7 @@ pub struct LocalDraft {
     pub draft: Draft,
     /// Exact bytes of `draft`.
     pub bytes: Vec<u8>,
-    /// Origin of the files.
+    /// Place from which the review reads the files.
     pub origin: DraftOrigin,
     /// Agents that the skill is for, in addition to those that it declares.
     pub agents: Vec<AgentId>,
@@ -137,7 +137,8 @@ pub struct WaitingDrafts {
     pub damaged: Vec<(DraftId, VaultError)>,
 }
 
-/// Reads the waiting drafts of a vault.
+/// Reads the waiting drafts of a vault. One that can't be read is returned as damaged and is no
+/// error.
 pub fn read_drafts(vault: &Vault) -> Result<WaitingDrafts, VaultError> {
     let folder = vault.trust_folder().child(FOLDER);
     let mut waiting = WaitingDrafts::default();
@@ -212,7 +213,7 @@ pub enum AcceptError {
     /// Another command has accepted or removed the draft since it was read.
     #[error("the draft {0} is decided already")]
     Decided(DraftId),
-    /// The vault does not take it.
+    /// The gate blocks the files, or the vault rejects them for another reason.
     #[error(transparent)]
     Refused(#[from] AdmitError),
 }

@@ -70,9 +70,9 @@ pub enum Damage {
     Mode {
         /// The file, relative to the skill.
         path: String,
-        /// Its permission bits.
+        /// Permission bits of the file or folder on the disk.
         found: u32,
-        /// The expected permission bits.
+        /// Permission bits that follow from the signed mode.
         expected: u32,
     },
     /// A link, FIFO, device or socket stands in place of a file or folder.
@@ -81,7 +81,7 @@ pub enum Damage {
     /// Manifest and files do not give the hash that is the folder's name.
     #[error("the content is not that of bundle {expected}")]
     Bundle {
-        /// The folder's name.
+        /// Hash that names the bundle's folder.
         expected: Digest,
     },
     /// This machine knows no keys of the vault: its folder was copied here without its trust
@@ -151,7 +151,7 @@ impl Damage {
 pub struct Examined {
     /// The manifest with its signature, exact bytes.
     pub signed: SignedManifest,
-    /// Key that signed it.
+    /// Key that signed the manifest.
     pub signer: PublicKey,
     /// Content of the manifest.
     pub manifest: Manifest,

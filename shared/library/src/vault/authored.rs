@@ -35,7 +35,7 @@ const TRANSFORMS: &str = "transforms";
 /// Folder of the approved versions, in the vault's part of the trust folder.
 const APPROVED: &str = "approved";
 
-/// A file that the owner writes.
+/// A file that the owner writes. It takes effect only after the owner has approved it.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum AuthoredFile {
     /// The policy, `policy.toml`.
@@ -44,9 +44,9 @@ pub enum AuthoredFile {
     Profiles,
     /// A transform, `transforms/<skill>/<name>.md`.
     Transform {
-        /// Skill that it changes.
+        /// Skill that the transform changes.
         skill: SkillName,
-        /// Name of the transform.
+        /// Name of the transform, under which the skill has no other.
         name: SkillName,
     },
 }
@@ -130,7 +130,7 @@ fn approved_folder(vault: &Vault) -> PrivateFolder {
 /// A file that differs from its approved version.
 #[derive(Debug)]
 pub struct PendingFile {
-    /// The owner's file.
+    /// Which of the owner's files differs.
     pub file: AuthoredFile,
     /// The approved version, which stays in force; `None` if there is none.
     pub approved: Option<Vec<u8>>,

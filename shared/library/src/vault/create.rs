@@ -54,7 +54,7 @@ impl NewVault<'_> {
         let _lock = lock::take_lock(&root.join("lock"), DEFAULT_WAIT)?;
         match read_format(&root)? {
             Some(now) if now == id => {}
-            // Another process was first.
+            // Another process has given the vault an identity by now.
             now => return Ok(now.unwrap_or(id)),
         }
         let before = vault_folder(&self.paths.config, &id);

@@ -17,7 +17,7 @@ pub enum KeyError {
     Open {
         /// The file or folder of which the owner must restrict the permissions.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the file or folder.
         mode: u32,
     },
     /// The file or folder belongs to another user.
@@ -26,7 +26,7 @@ pub enum KeyError {
     /// The content is not in the format of key files that this version writes.
     #[error("{} is not a {kind} key file", path.display())]
     Malformed {
-        /// Key file.
+        /// Path of the file that should hold a key.
         path: PathBuf,
         /// Kind of key that was expected, as [`super::keys::KeyKind`] spells it.
         kind: &'static str,
@@ -46,7 +46,7 @@ pub enum KeyError {
     /// The key file could not be encrypted.
     #[error("{} can't be encrypted: {cause}", path.display())]
     Encrypt {
-        /// The key file.
+        /// Path at which the encrypted file should be written.
         path: PathBuf,
         /// Error of the encryption.
         cause: io::Error,

@@ -76,7 +76,7 @@ pub(crate) fn agent_refusal(error: SignerError) -> Result<KeyError, SignerError>
     agent.map(|error| (*error).into()).map_err(SignerError::new)
 }
 
-/// Generates a secret key.
+/// Generates an Ed25519 secret key. The caller stores it.
 pub fn generate_key(random: &dyn Random) -> SecretKey {
     let mut seed = Zeroizing::new([0_u8; 32]);
     random.fill_random(&mut *seed);
@@ -305,12 +305,12 @@ impl VaultKeys {
         Ok(disk::kind_at(&self.folder.path_of(&agent_key_file(key)))?.is_some())
     }
 
-    /// Path of a key's file.
+    /// Returns the path of a key's file, which may be absent.
     pub fn path(&self, key: &PublicKey) -> PathBuf {
         self.folder.path_of(&key_file(key))
     }
 
-    /// Folder of the key files.
+    /// Returns the folder of the vault's key files, in the trust folder.
     pub fn folder(&self) -> PathBuf {
         self.folder.path()
     }

@@ -139,7 +139,8 @@ pub enum VaultError {
     /// This machine has no trust folder for the vault, because the vault was copied or synced here.
     #[error("this machine has no record of the keys that the vault {0} trusts")]
     Untrusted(VaultId),
-    /// No key on this machine may sign for the vault.
+    /// No key on this machine is a current publisher's, so skills and releases can't be signed
+    /// here.
     #[error("no key on this machine may sign for the vault {0}")]
     NoReleaseKey(VaultId),
     /// The vault only holds linked vaults, so it has no keys of its own.
@@ -154,7 +155,7 @@ pub enum VaultError {
     WritableByOthers {
         /// Folder to which others can write.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the folder.
         mode: u32,
     },
     /// A folder of the vault belongs to another user. Nothing is signed or installed there.
@@ -166,13 +167,13 @@ pub enum VaultError {
     /// A root version can't be built or signed.
     #[error(transparent)]
     Root(#[from] RootWriteError),
-    /// The writer lock could not be acquired.
+    /// Another process holds the writer lock, or the lock file can't be used.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// A key file can't be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A system call failed.
+    /// A file or folder of the vault can't be read or written.
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -279,7 +280,8 @@ impl Vault {
         Ok(Self::from_parts(paths, id, clock, random).with_passphrases(passphrases))
     }
 
-    /// Opens an existing vault.
+    /// Opens an existing vault. Fails if there is none, or if the folder contained another one
+    /// before.
     pub fn open(
         paths: VaultPaths,
         clock: Arc<dyn Clock>,
@@ -348,7 +350,7 @@ impl Vault {
         &self.id
     }
 
-    /// Paths of the vault.
+    /// Paths with which the vault was opened.
     pub fn paths(&self) -> &VaultPaths {
         &self.paths
     }
@@ -384,7 +386,7 @@ impl Vault {
             .ok_or(VaultError::NoReleaseKey(self.id))
     }
 
-    /// Returns a signer with that key, for manifests and catalogs.
+    /// Returns a signer with the key of [`Self::release_key`], for manifests and catalogs.
     pub fn release_signer(&self) -> Result<Box<dyn Signer + Send + Sync>, VaultError> {
         Ok(self.keys.signer(&self.release_key()?)?)
     }

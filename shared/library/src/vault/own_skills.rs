@@ -64,7 +64,7 @@ struct OwnSkill {
 pub(crate) struct LocalSource {
     /// Source identifier in the skill's manifest.
     pub(crate) identifier: ProvenanceId,
-    /// Absolute path.
+    /// Absolute path of the folder or archive.
     pub(crate) path: String,
     /// Symbolic links in the folder that were replaced by copies. If there are any, updates also
     /// replace links.

@@ -13,7 +13,7 @@ use crate::disk::{self, HeldPath};
 /// result and no error.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// `policy.toml` has an error.
+    /// `policy.toml` is not a valid policy. Holds the first fault with its line and column.
     #[error("policy.toml: {0}")]
     Policy(#[from] PolicyError),
     /// `policy.toml` is not UTF-8.

@@ -35,7 +35,7 @@ const MAX_SIGNED: usize = 100;
 pub struct CloudState {
     /// Address of the service, without a slash at its end.
     pub base: String,
-    /// Name of the vault there.
+    /// Name of the vault at the service.
     pub slug: Slug,
     /// Last release that the service acknowledged, or that this machine took over from it.
     pub published: Option<AcknowledgedRelease>,

@@ -34,7 +34,7 @@ const SIGN_RESPONSE: u8 = 14;
 /// The only algorithm with which a vault's keys sign.
 pub const ALGORITHM: &str = "ssh-ed25519";
 
-/// Error of an SSH agent.
+/// Error of reaching an SSH agent, or of signing with one of its keys.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// `SSH_AUTH_SOCK` is not set.
@@ -69,7 +69,7 @@ pub enum AgentError {
     Unusable {
         /// Fingerprint of the key.
         fingerprint: String,
-        /// Its algorithm, as SSH names it.
+        /// Algorithm of the key, as SSH names it.
         algorithm: String,
     },
     /// The agent holds the key with this fingerprint but does not sign with it, for example because

@@ -13,7 +13,6 @@ use crate::vault::Vault;
 pub(crate) enum Entry {
     /// A symbolic link, with the bytes of its target.
     Link(Vec<u8>),
-    /// A folder.
     Folder,
     /// A file or anything else, and a link that can't be read.
     Other,
