@@ -40,15 +40,15 @@ const MAX_STREAM_BYTES: u64 = MAX_UNPACKED_BYTES + (8 << 20);
 /// no number of large archives takes all of the machine.
 const MOST_AT_ONCE: usize = 2;
 
-/// The turns of the archives that wait.
+/// The permits to unpack an archive. An archive without a permit waits for one.
 static TURNS: Semaphore = Semaphore::const_new(MOST_AT_ONCE);
 
 /// The content of an archive.
 #[derive(Debug, Default)]
 pub(crate) struct Unpacked {
-    /// Its regular files.
+    /// The regular files, in the order of the archive.
     pub(crate) files: Vec<RawFile>,
-    /// Its symbolic links. A link is a fault of the skill that has it, and of no other skill.
+    /// The symbolic links. A link is a fault of the skill that has it, and of no other skill.
     pub(crate) links: Vec<SkillLink>,
 }
 
@@ -59,7 +59,8 @@ pub(crate) async fn unpack_archive(place: &str, bytes: Vec<u8>) -> Result<Unpack
     run_in_turn(move || read_archive(&place, &bytes)).await?
 }
 
-/// Runs work on a thread where it may block, when it is its turn.
+/// Runs work on a thread where it may block, as soon as fewer than `MOST_AT_ONCE` other archives
+/// are unpacked.
 pub(crate) async fn run_in_turn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T> {

@@ -27,10 +27,11 @@ pub enum FetchError {
         /// The HTTP status of the answer.
         status: u16,
     },
-    /// The repository, page, reference or skill does not exist.
+    /// The repository, page, reference or skill was not found. It may be there again later, unlike
+    /// with [`FetchError::NoSkill`].
     #[error("{0}")]
     NotFound(String),
-    /// The source was read, and it has no such skill.
+    /// The source was read to its end, and it has no such skill. A retry does not help.
     #[error("{0}")]
     NoSkill(String),
     /// The server cannot be reached or responds incorrectly.
@@ -164,28 +165,30 @@ pub enum FetchError {
 /// What made git fail, as far as its messages tell.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum GitFault {
-    /// No repository is at the address.
+    /// The host answered that it has no repository at the address. A host may answer this for a
+    /// private repository too.
     #[error("there is no repository at this address")]
     NoRepository,
-    /// The repository lacks the branch, tag or commit.
+    /// The repository could be read, but lacks the branch, tag or commit.
     #[error("the repository has no such branch, tag or commit")]
     NoReference,
     /// git has no credentials for the repository, or the host rejects them.
     #[error("the repository does not exist, or git's credentials do not give access to it")]
     NotAllowed,
-    /// SSH does not know the host's key.
+    /// SSH does not know the host's key, or knows another one. The user must compare the key and
+    /// accept it.
     #[error("SSH does not trust the key of the host")]
     HostKey,
-    /// The certificate of the host is not valid.
+    /// The certificate of the host is not valid, or not issued by an authority that git trusts.
     #[error("the TLS certificate of the host is not valid")]
     Certificate,
-    /// The name of the host has no address.
+    /// The name of the host has no address: it is misspelt, or this machine has no network.
     #[error("the name of the host cannot be resolved")]
     UnknownHost,
-    /// The host does not answer.
+    /// No connection to the host was possible, or the host answered with a status of 5xx.
     #[error("the host does not answer")]
     NoAnswer,
-    /// No message matched.
+    /// git failed with a message that this version does not recognize.
     #[error("git could not read the repository")]
     Other,
 }

@@ -35,7 +35,8 @@ impl Fetcher {
         self.open_part(source, part, policy).await
     }
 
-    /// Opens a source and lists the skills of one part of it.
+    /// Opens a source and lists the skills of one part of it: a folder of an archive, or a plugin
+    /// of a marketplace.
     pub async fn open_part(
         &self,
         source: &Source,

@@ -26,11 +26,11 @@ const MAX_FOLLOWED: usize = 40;
 pub(crate) const MAX_TARGET_BYTES: usize = 4096;
 /// Maximum number of parts of paths and targets that are read for one path.
 const MAX_PARTS: usize = 256;
-/// Maximum number of them that are read for all links of a source. No collection has as many; the
-/// links beyond them lead nowhere.
+/// Maximum number of parts of paths and targets that are read for all links of a source together.
+/// No collection has as many; the links beyond them lead nowhere.
 const MAX_ALL_PARTS: usize = 500_000;
 
-/// The skills of a tree of files.
+/// The skills that a search of a tree of files found, and what the search left out.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct Found {
     /// Each folder with the path of its SKILL.md, shallow ones first.
@@ -39,8 +39,8 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Adds those of the left-out entries (such as submodules) that are at or below `base`. An entry
-    /// inside a skill is not added: it is a fault of that skill.
+    /// Adds the left-out entries (such as submodules) at and below `base`. An entry inside a skill
+    /// is not added: it is a fault of that skill.
     fn add_left_out(&mut self, left_out: impl Iterator<Item = LeftOut>, base: &str) {
         let folders = self.skills.iter().map(|(folder, _)| folder.as_str());
         // The root is no outer skill.
@@ -58,7 +58,7 @@ impl Found {
         self.left_out.extend(left_out);
     }
 
-    /// Keeps what lies in this folder itself or one level below it.
+    /// Keeps only the skills and left-out entries in this folder itself or one level below it.
     pub(crate) fn keep_level(&mut self, base: &str) {
         let is_near =
             |folder: &str| below_base(folder, base).is_some_and(|below| !below.contains('/'));
@@ -66,7 +66,8 @@ impl Found {
         self.left_out.retain(|left| is_near(&left.path));
     }
 
-    /// Keeps only the skill of this folder, if it is one. The others then belong to it.
+    /// Keeps only the skill in this folder, if the folder is one. The skills below it then belong
+    /// to it, and are left out.
     pub(crate) fn of_named_folder(mut self, folder: &str) -> Self {
         if self
             .skills
@@ -211,8 +212,8 @@ pub(crate) struct SkillPaths {
 }
 
 impl SkillPaths {
-    /// Collects them from the paths of all files and links of a repository or archive, and from its
-    /// links.
+    /// Selects these paths from those of all files and links of a repository or archive. The
+    /// targets of `links` tell which links lead to folders of skills.
     pub(crate) fn of_files<'a>(
         files: impl Iterator<Item = &'a str> + Clone,
         links: &'a [SkillLink],

@@ -308,7 +308,8 @@ fn hide_credentials(line: &str) -> String {
     let mut shown = String::new();
     let mut rest = line;
     while let Some((before, address)) = rest.split_once("://") {
-        // A password that breaks the address may contain a slash, so look at the whole word.
+        // A password may contain a slash, which makes the address invalid, so look at the whole
+        // word.
         let end = address.find(|c: char| c.is_whitespace() || matches!(c, '\'' | '"'));
         let (word, after) = address.split_at(end.unwrap_or(address.len()));
         let place = word.rsplit_once('@').filter(|(user, _)| {
@@ -324,7 +325,8 @@ fn hide_credentials(line: &str) -> String {
     shown + rest
 }
 
-/// Returns the total size of the files below a folder, in bytes. Skips entries that cannot be read.
+/// Returns the total size of the files below a folder, in bytes, down to `depth` levels of folders.
+/// Skips entries that cannot be read.
 fn size_of(folder: &Path, depth: usize) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return 0;

@@ -143,7 +143,8 @@ async fn read_links(checkout: &Checkout) -> Result<Vec<SkillLink>> {
     Ok(links.collect())
 }
 
-/// Returns the ids of links that can be followed, as many as have these bytes together.
+/// Returns the ids of link targets to read: those short enough to be followed, as many as fit into
+/// `max` bytes together.
 fn ids_within<'a>(mut ids: Vec<&'a str>, sizes: &HashMap<String, u64>, max: u64) -> Vec<&'a str> {
     ids.sort_unstable();
     ids.dedup();

@@ -46,11 +46,11 @@ pub enum Source {
     },
     /// A skill in the registry that speaks ClawHub's protocol.
     ClawHub {
-        /// The publisher, if given.
+        /// The publisher; `None` for whichever publisher the registry names.
         owner: Option<String>,
         /// The skill's name in the registry.
         slug: String,
-        /// The version, if given.
+        /// The version; `None` for the latest one.
         version: Option<String>,
     },
     /// A skill in a registry that speaks the older protocol. A setting holds the registry's base
@@ -58,14 +58,14 @@ pub enum Source {
     Registry {
         /// The skill's name in the registry.
         slug: String,
-        /// The version, if given.
+        /// The version; `None` for the latest one.
         version: Option<String>,
     },
     /// A skill of a linked vault.
     Vault {
-        /// The vault's slug.
+        /// Slug of the vault on its service.
         slug: String,
-        /// The skill's name.
+        /// Name of the skill in that vault.
         name: String,
     },
 }
@@ -80,9 +80,9 @@ pub struct GitSource {
     pub identifier: String,
     /// Host and path, in the form that policy patterns use: `github.com/acme/skills`.
     pub place: String,
-    /// The folder in the repository, if given.
+    /// The folder in the repository; `None` for the root, or for the path in `tail`.
     pub path: Option<String>,
-    /// The branch, tag or commit, if given.
+    /// The branch, tag or commit; `None` for the default branch, or for the one in `tail`.
     pub reference: Option<String>,
     /// The path segments after `tree/` or `blob/` in a web address: a reference that may contain
     /// slashes, then a path.
@@ -135,7 +135,7 @@ pub enum BadSource {
     /// The text looks like a path, and the path does not exist.
     #[error("no such file or folder: {}", printable(&without_credentials(.text)))]
     Missing {
-        /// The text.
+        /// The text as the user typed it, which may contain credentials.
         text: String,
         /// The text as a source in the registry, if it is a valid skill name there.
         registry: Option<String>,
@@ -144,9 +144,10 @@ pub enum BadSource {
     /// may be a shorthand for a repository or a mistyped path, so the user must decide.
     #[error("no such file or folder: {}", printable(&without_credentials(.text)))]
     Shorthand {
-        /// The text.
+        /// The text as the user typed it, which may contain credentials.
         text: String,
-        /// The text with its prefix.
+        /// The repository in a form that cannot be a path, such as `github:acme/skills` or an
+        /// address.
         written: String,
         /// The repository that the shorthand stands for.
         repository: Box<GitSource>,
@@ -379,7 +380,8 @@ impl Source {
         }
     }
 
-    /// Returns the source's name for messages.
+    /// Returns the source as messages name it: short, without a branch or version, and for a site
+    /// without the skill.
     pub fn display_name(&self) -> String {
         match self {
             Self::Local(path) => path.display().to_string(),
