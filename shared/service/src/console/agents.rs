@@ -191,7 +191,7 @@ async fn read_objects(
     }
     while let Some(outcome) = readings.join_next().await {
         let (hash, object) = outcome.map_err(|ended| task_failed(&ended))?;
-        // One that is missing fails the check of its hash.
+        // A missing object is left out, and parsing the profiles then fails where one names it.
         if let Some(object) = object? {
             objects.insert(hash, object.bytes.to_vec());
         }

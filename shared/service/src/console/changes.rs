@@ -26,9 +26,9 @@ const AROUND_SKILL: usize = 96;
 const POLICY_BYTES: usize = 24 * 1024;
 /// Maximum size of the lines about all other differences, in bytes of HTML.
 const NOTES_BYTES: usize = 16 * 1024;
-/// Bytes of the HTML elements around such a line.
+/// Bytes of the HTML elements around one line of [`ReleaseChanges::notes`].
 const AROUND_NOTE: usize = 16;
-/// Maximum length of such a line, in characters.
+/// Maximum length of one line of [`ReleaseChanges::notes`], in characters.
 const LINE_CHARS: usize = 500;
 /// Maximum length of a reason or an address, in characters.
 const TEXT_CHARS: usize = 200;

@@ -162,7 +162,6 @@ pub(super) struct FindingRow {
 }
 
 impl FindingRow {
-    /// Converts a finding for pages.
     pub(super) fn from_finding(finding: &Finding) -> Self {
         let (level, mark) = match finding.level {
             Level::Error => ("Error", "stop"),

@@ -24,7 +24,6 @@ const MAX_LINE_CHARS: usize = 2_000;
 /// correct.
 const TIMEOUT: Duration = Duration::from_millis(10);
 
-/// Kind of a line in a difference.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LineKind {
     /// Both texts have the line.
@@ -268,7 +267,7 @@ pub(super) fn printable_line(text: &str) -> String {
     shorten_text(text, MAX_LINE_CHARS)
 }
 
-/// Returns at most `most` characters of an untrusted text, in the same way.
+/// Returns an untrusted text for a page like [`printable_line`], but cut after `most` characters.
 pub(super) fn shorten_text(text: &str, most: usize) -> String {
     let mut beginning: String = text.chars().take(most).collect();
     let left = text.chars().count().saturating_sub(most);

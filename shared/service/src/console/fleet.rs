@@ -67,8 +67,8 @@ impl Machine {
 }
 
 impl Fleet {
-    /// Reads the machines of a vault: the first 5,000 records, and in any case all machines that
-    /// wait.
+    /// Reads the machines of a vault: at most the first 5,000, and in any case every machine that
+    /// waits for admission.
     pub(super) async fn read_machines(
         app: &App,
         namespace: &Namespace,
@@ -122,7 +122,6 @@ impl Fleet {
         Ok(Self { machines, more })
     }
 
-    /// Counts the machines with this status.
     pub(super) fn count_status(&self, status: DeviceStatus) -> usize {
         let machines = self.machines.iter();
         machines.filter(|one| one.device.status == status).count()

@@ -92,7 +92,6 @@ impl ConsolePage {
         &self.visitor.app
     }
 
-    /// Returns the parameter `name` of the path.
     pub(super) fn param(&self, name: &str) -> &str {
         self.params.get(name)
     }
@@ -151,8 +150,8 @@ impl ConsolePage {
         self.app().config.public_url.prefix().to_owned() + &self.path_of(below)
     }
 
-    /// Returns the same as a complete URL, for a file from which a person pastes it into the
-    /// browser.
+    /// Returns the complete URL of a page of this vault, for a file from which a person pastes it
+    /// into the browser; `below` is the part after the path of the vault.
     pub(super) fn url(&self, below: &str) -> String {
         self.app().config.public_url.origin().to_owned() + &self.address(below)
     }

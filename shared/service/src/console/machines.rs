@@ -92,7 +92,7 @@ struct WaitingNetwork {
 
 /// The machines whose denial the page asks the person to confirm.
 struct Denial {
-    /// Network of the machines; `None` if they are all that wait.
+    /// Network of the machines; `None` if the denial is for all waiting machines.
     network: Option<String>,
     /// Names of the machines, for the person to check.
     names: Vec<String>,

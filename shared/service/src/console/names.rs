@@ -95,7 +95,6 @@ impl Names {
         self.add_apps(app, namespace, &ids).await
     }
 
-    /// Adds the names of the apps with these ids.
     pub(super) async fn add_apps<'i>(
         &mut self,
         app: &App,

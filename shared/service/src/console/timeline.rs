@@ -28,7 +28,7 @@ pub(super) struct Timeline {
     pub(super) marks: Vec<ReleaseBar>,
     /// The day at the left end, or the time if all releases are of one day.
     pub(super) from: String,
-    /// The same at the right end; `None` if it would equal the left end.
+    /// The day or the time at the right end; `None` if it would equal the left end.
     pub(super) to: Option<String>,
     /// Description for people who do not see the picture.
     pub(super) description: String,

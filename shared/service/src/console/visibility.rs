@@ -156,7 +156,6 @@ impl Visibility {
         }
     }
 
-    /// Returns the visibility of a skill.
     pub(super) fn skill_exposure(&self, entry: &Entry) -> Exposure {
         let (name, tags) = (entry.name(), &entry.texts.tags);
         if self.basis == Basis::NoRightToRead {

@@ -120,8 +120,8 @@ impl BundleSetCache {
         Self(Recent::new(SETS_BYTES))
     }
 
-    /// Whether the current release withdraws a bundle. To be asked only if the bundle has the mark
-    /// of a withdrawn one.
+    /// Whether the current release withdraws a bundle. Call it only for a bundle with the mark of a
+    /// withdrawn one.
     async fn is_withdrawn(
         &self,
         app: &App,

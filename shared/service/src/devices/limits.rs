@@ -174,7 +174,6 @@ struct ReadCounts {
     signatures: CountedSignatures,
 }
 
-/// Bytes of a device's public key.
 type KeyBytes = [u8; 32];
 
 /// What a count is about.
@@ -196,8 +195,8 @@ const MAX_ADMITTED: usize = 131_072;
 /// Maximum number of counts of keys that are not admitted, in one minute. Anyone can make such
 /// keys, so they take no room from admitted devices.
 const MAX_OTHERS: usize = 65_536;
-/// Maximum number of those counts for one IPv4 address or one /64 of IPv6. A wider network may have
-/// four times as many as the one inside it, as with every limit.
+/// Maximum number of counts of keys that are not admitted, for one IPv4 address or one /64 of IPv6.
+/// A wider network may have four times as many as the one inside it, as with every limit.
 const MAX_OTHERS_PER_SOURCE: u32 = 1024;
 /// Maximum number of networks with a shared count, for their keys beyond the maximum of own counts.
 const MAX_NETWORKS: usize = 65_536;

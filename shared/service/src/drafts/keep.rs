@@ -50,7 +50,7 @@ pub(crate) enum KeepOutcome {
 /// Reason why a draft is not stored.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeepError {
-    /// A limit of drafts is reached.
+    /// A fixed limit is reached, such as the number of open drafts of one author.
     #[error(transparent)]
     Full(#[from] DraftLimit),
     /// Another user has asked to publish with the same key.
@@ -58,10 +58,10 @@ pub(crate) enum KeepError {
         "another user has asked to publish with this key; an owner decides on that request first"
     )]
     OfAnother,
-    /// The quota has no room for its bytes.
+    /// The quota of the namespace has no room for the bytes of the draft.
     #[error(transparent)]
     Storage(#[from] FullStorage),
-    /// The quota allows no more open drafts.
+    /// The quota of the namespace, which a plan or an operator sets, allows no more open drafts.
     #[error(transparent)]
     Places(FullPlaces),
     /// The database or the object store failed.
@@ -87,7 +87,7 @@ impl From<UploadError> for KeepError {
     }
 }
 
-/// A limit that is reached.
+/// A fixed limit on drafts that is reached; no quota changes it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum DraftLimit {
     /// Open drafts of the author.

@@ -21,13 +21,13 @@ use crate::ports::Ports;
 /// Rank of a subscription by its use for the vault, the best first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum SubscriptionRank {
-    /// It is paid, for the plan of the vault.
+    /// The subscription is paid, for the plan of the vault.
     Paid,
     /// A payment failed, and the grace period runs. The later it ends, the better.
     Grace(Reverse<Timestamp>),
-    /// It is not paid, or not for the plan of the vault, but may still be corrected.
+    /// The subscription is not paid, or not for the plan of the vault, but may still be corrected.
     Nothing,
-    /// It is over and never comes back.
+    /// The subscription is over and never comes back.
     Over,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Judged {
     /// The other subscriptions that are not over, by rank; equal ones in the order in which they
     /// were bound.
     pub(super) standby: Vec<SubscriptionId>,
-    /// The access that the vault has by the deciding one.
+    /// The access that the deciding subscription gives the vault.
     pub(super) access: Subscription,
     /// The subscriptions that are paid or in their grace period. More than one means that the
     /// person pays twice.

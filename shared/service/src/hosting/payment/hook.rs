@@ -28,7 +28,7 @@ use crate::model::limits::{NetworkLimit, Networks, Window, try_count};
 const MAX_EVENT_BYTES: usize = SMALL_BYTES;
 /// Length of the windows in which bodies without a valid signature are counted, in seconds.
 const WINDOW_SECONDS: i64 = 60;
-/// The header with the signature.
+/// Header in which the provider sends the signature of an event.
 const SIGNATURE: &str = "stripe-signature";
 
 /// Receives an event. Without a configured secret, the route does not exist (404). The signature is

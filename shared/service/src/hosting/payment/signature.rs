@@ -15,7 +15,7 @@ pub const TOLERANCE_SECONDS: i64 = 300;
 /// Maximum number of signatures that the header may contain.
 const MAX_SIGNATURES: usize = 16;
 
-/// Reason to reject an event.
+/// Reason to reject an event because of its signature.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadSignature {
     /// None of the signatures was made with a secret of this service.

@@ -140,7 +140,7 @@ pub(crate) async fn removal_writes(
     Ok(writes)
 }
 
-/// Loads a sign-up with its revision.
+/// Loads a sign-up with its revision; `None` if no sign-up has this reference.
 pub(crate) async fn find_sign_up(
     ports: &Ports,
     reference: &Reference,
