@@ -321,10 +321,12 @@ pub struct FirstOwner {
     pub accounts: u32,
 }
 
-/// Number of times that an operator signed everybody out.
+/// The record by which an operator signs everybody out: with one write, all tokens and sessions
+/// end.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ServiceEpoch {
-    /// That number. Tokens and sessions with another number are invalid.
+    /// Number of times that an operator signed everybody out. Tokens and sessions with another
+    /// number are invalid.
     #[serde(default)]
     pub epoch: u32,
 }
@@ -333,11 +335,11 @@ pub struct ServiceEpoch {
 /// has been raised.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Epochs {
-    /// [`Account::epoch`] at that time.
+    /// [`Account::epoch`] when the token or session was issued.
     pub account: u32,
-    /// [`Namespace::epoch`] at that time; 0 if there is no namespace.
+    /// [`Namespace::epoch`] when the token or session was issued; 0 if there is no namespace.
     pub namespace: u32,
-    /// [`ServiceEpoch::epoch`] at that time.
+    /// [`ServiceEpoch::epoch`] when the token or session was issued.
     pub service: u32,
 }
 

@@ -58,7 +58,8 @@ pub struct Device {
     pub hostname: String,
     /// Whether the device waits, is admitted, or was denied or revoked.
     pub status: DeviceStatus,
-    /// Time of its enrolment, by the service's clock.
+    /// Time at which the device enrolled, by the service's clock. A repeated request does not
+    /// change it.
     pub enrolled_at: Timestamp,
     /// Time of the last decision on the device; `None` before the first.
     pub decided_at: Option<Timestamp>,
@@ -89,7 +90,8 @@ pub struct DeviceStanding {
     pub hostname: String,
     /// Whether the device waits, is admitted, or was denied or revoked.
     pub status: DeviceStatus,
-    /// Time of its enrolment, by the service's clock.
+    /// Time at which the device enrolled, by the service's clock. A repeated request does not
+    /// change it.
     pub enrolled_at: Timestamp,
 }
 

@@ -124,7 +124,7 @@ pub enum Subject {
 pub struct DraftRecord {
     /// Id of the draft. Ids sort by the time of the submission.
     pub id: DraftId,
-    /// What the draft asks for.
+    /// Kind of the request, with the values that only this kind has.
     #[serde(flatten)]
     pub subject: Subject,
     /// SHA-256 of the draft's bytes, under which they are stored.

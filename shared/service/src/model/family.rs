@@ -15,7 +15,7 @@ use super::namespace::NamespaceRef;
 pub struct Family {
     /// Id of the grant, the record of the consent.
     pub grant: String,
-    /// What the tokens give access to.
+    /// Namespace that the tokens act on, or the service as a whole.
     pub reach: Reach,
     /// The OAuth client that holds the tokens.
     pub client: ClientId,

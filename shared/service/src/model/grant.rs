@@ -63,18 +63,19 @@ pub struct Grant {
 pub struct Previous {
     /// SHA-256 of the refresh token that was replaced.
     pub refresh: Digest,
-    /// Time at which it was first used, and so replaced.
+    /// Time at which the token was first used, and so replaced.
     pub rotated_at: Timestamp,
     /// Salt from which, with the refresh token itself, the pair of tokens that replaced it is
     /// derived again if an answer was lost. Empty if an earlier version of vault issued a random
     /// pair.
     #[serde(default)]
     pub salt: String,
-    /// Scopes of the access token of that pair.
+    /// Scopes of the access token in the pair that replaced this token.
     #[serde(default)]
     pub scopes: Scopes,
-    /// Whether the access token of that pair was used. (The use of its refresh token replaces this
-    /// record.) Absent if an earlier version of vault issued the pair.
+    /// Whether the access token in the pair that replaced this token was used. (The use of the
+    /// refresh token in that pair replaces this record.) Absent if an earlier version of vault
+    /// issued the pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<bool>,
 }
@@ -97,7 +98,8 @@ impl Previous {
 pub struct Revoked {
     /// Time of the revocation; no token of the family is valid from then on.
     pub at: Timestamp,
-    /// Whether somebody requested it, or a used code or token was presented again.
+    /// Whether the client or the user requested the revocation, or a used code or token was
+    /// presented again.
     pub why: RevocationReason,
 }
 
@@ -105,9 +107,9 @@ pub struct Revoked {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RevocationReason {
-    /// Its client or its user requested it.
+    /// The client or the user of the grant requested the revocation.
     Asked,
-    /// Its authorization code was presented a second time.
+    /// The authorization code of the grant was presented a second time.
     CodeReused,
     /// A refresh token that had been replaced was presented again.
     RefreshReused,

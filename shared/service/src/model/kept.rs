@@ -108,9 +108,9 @@ impl TryFrom<String> for ObjectName {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RootReason {
-    /// They were uploaded, and a release that names them may follow.
+    /// The objects were uploaded, and a release that names them may follow.
     Upload,
-    /// A former release named them, and the release after it does not.
+    /// A former release named the objects, and the release after it does not.
     FormerRelease,
 }
 
@@ -126,11 +126,11 @@ pub struct TemporaryRoots {
 /// The mark of an object that no root reaches. An upload treats a marked object as missing.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Mark {
-    /// Time at which it was marked; stored under the field's former name.
+    /// Time at which the object was marked; stored under the field's former name.
     #[serde(rename = "doomed_at")]
     pub marked_at: Timestamp,
-    /// Time at which its deletion began. Until the deletion has ended, the object must not be
-    /// uploaded again: the deletion could remove the new bytes.
+    /// Time at which the deletion of the object began. Until the deletion has ended, the object
+    /// must not be uploaded again: the deletion could remove the new bytes.
     pub deleting_since: Option<Timestamp>,
 }
 

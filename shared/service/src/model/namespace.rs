@@ -134,7 +134,7 @@ pub struct Pin {
     pub root1_sha256: Digest,
     /// Number of the newest root version.
     pub root_version: u64,
-    /// SHA-256 of the payload of that root version.
+    /// SHA-256 of the payload of the newest root version.
     pub root_sha256: Digest,
     /// Keys that were revoked in abandoned root versions, and must not be accepted again.
     pub revoked: BTreeSet<RevokedKey>,
@@ -161,7 +161,7 @@ impl Pin {
 /// The vault that a namespace accepts releases of.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Pinned {
-    /// None yet: before the first release, and after a reset.
+    /// No vault is pinned: before the first release, and after a reset. The next release decides.
     #[default]
     Nothing,
     /// Releases of the vault in this pin.
@@ -177,7 +177,7 @@ pub enum Pinned {
 pub struct EarlierPin(Value);
 
 impl EarlierPin {
-    /// Name of a member that every such pin has, and no other pin.
+    /// Name of a member that every pin of the earlier version has, and no other pin.
     const MARK: &str = "rotation_sequence";
 
     /// Returns the id of the vault in the pin, for the audit log.
@@ -246,13 +246,13 @@ pub struct Namespace {
     pub id: NamespaceId,
     /// Name in addresses.
     pub slug: Slug,
-    /// Whether owners sign its releases themselves, or this server does.
+    /// Whether owners sign the releases of the namespace themselves, or this server does.
     pub kind: Kind,
-    /// Whether it is active, suspended or deleted.
+    /// Status of the namespace; only an active one serves its members and devices.
     pub status: Status,
     /// State of the payments; decides whether bundles are served.
     pub subscription: Subscription,
-    /// E-mail address of the account that it was created for.
+    /// E-mail address of the account that the namespace was created for.
     pub owner: String,
     /// The vault whose releases are accepted.
     pub pin: Pinned,
@@ -260,7 +260,7 @@ pub struct Namespace {
     pub pin_reset: Option<PinReset>,
     /// The current release, if there ever was one.
     pub current: Option<Current>,
-    /// Name of the plan that it was sold with; `None` if it was not sold.
+    /// Name of the plan with which the vault was sold; `None` if it was not sold.
     #[serde(default)]
     pub plan: Option<String>,
     /// Limits that an operator has set; they replace those of the plan.
@@ -282,9 +282,9 @@ pub struct Namespace {
 pub struct ServedNamespace {
     /// Id of this allocation of the slug, under which its objects are stored.
     pub id: NamespaceId,
-    /// Whether owners sign its releases themselves, or this server does.
+    /// Whether owners sign the releases of the namespace themselves, or this server does.
     pub kind: Kind,
-    /// Whether it is active, suspended or deleted.
+    /// Status of the namespace; only an active one serves its devices.
     pub status: Status,
     /// State of the payments; decides whether bundles are served.
     pub subscription: Subscription,

@@ -35,11 +35,11 @@ pub use vault_api::NoticeTopic as Topic;
 pub const MAX_WEBHOOKS: usize = 3;
 /// Maximum number of notices of one namespace that wait to be sent.
 pub const MAX_UNSENT: usize = 100;
-/// Maximum number of notices about drafts among them: members cause these, and must not displace
-/// other notices.
+/// Maximum number of notices about drafts among the [`MAX_UNSENT`] waiting ones: members cause
+/// these, and must not displace other notices.
 pub const MAX_UNSENT_DRAFTS: usize = 50;
-/// Maximum number of warnings about quotas among them: a member who adds and deletes things across
-/// 80 % of a quota causes one each time.
+/// Maximum number of warnings about quotas among the [`MAX_UNSENT`] waiting notices: a member who
+/// adds and deletes things across 80 % of a quota causes one each time.
 pub const MAX_UNSENT_QUOTAS: usize = 10;
 /// Number of places that only notices about replaced keys may take, so that no other notices can
 /// keep owners from learning of a new key.
@@ -95,7 +95,7 @@ pub enum Event {
     ReleaseEnds {
         /// Number of the release.
         release: u64,
-        /// Time at which it expires.
+        /// Time at which the release expires.
         ends_at: Timestamp,
     },
     /// A new root document of the vault (the signed list of its keys) drops a key, asks for fewer

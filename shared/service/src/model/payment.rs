@@ -115,7 +115,7 @@ pub enum SubscriptionState {
 /// Price and currency of a subscription, from the newest event that contains them.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Terms {
-    /// Time of that event, by the provider's clock.
+    /// Time of the event that contained these terms, by the provider's clock.
     pub as_of: Timestamp,
     /// Ids of the prices that the customer pays.
     pub prices: Vec<String>,

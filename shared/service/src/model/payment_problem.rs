@@ -19,7 +19,7 @@ use super::payment::{EventId, SubscriptionId};
 
 /// Partition of the payments that went wrong.
 pub const PROBLEMS: &str = "payment-problem";
-/// Lifetime of such a record, in days.
+/// Lifetime of a [`StoredProblem`], in days.
 const PROBLEM_DAYS: i64 = 90;
 
 /// A payment that the service could not accept, with what an operator needs to settle it.

@@ -24,7 +24,7 @@ pub struct Proposed {
     pub number: u64,
     /// Number of the root version (document with the vault's keys) that the release names.
     pub root_version: u64,
-    /// SHA-256 of the payload of that root version.
+    /// SHA-256 of the payload of the root version that the release names.
     pub root_sha256: Digest,
     /// SHA-256 of the payload of the release.
     pub payload_sha256: Digest,

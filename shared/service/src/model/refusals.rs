@@ -41,7 +41,7 @@ const MAX_COUNTED: usize = 16_384;
 /// Maximum number of entries of one actor in a minute, in one process, about targets that may not
 /// exist. Further refusals about such targets become one entry for each action and outcome.
 const MAX_OF_ACTOR: usize = 20;
-/// Target of the entry for these further refusals. No id or name contains a blank.
+/// Target of the entry for refusals beyond [`MAX_OF_ACTOR`]. No id or name contains a blank.
 const FURTHER_TARGETS: &str = "further targets";
 /// Maximum number of ended counts that are written along with another refusal.
 const MAX_ALONG: usize = 20;
@@ -115,7 +115,8 @@ impl RefusedRequest {
         Digest::of(format!("{log}\n{}\n{client}", self.actor.user).as_bytes())
     }
 
-    /// Returns the refusal as it is counted together with those about other targets.
+    /// Returns the refusal without its target, as it is counted together with refusals about other
+    /// targets.
     fn without_target(&self) -> Self {
         Self {
             change: Change::about(FURTHER_TARGETS),
@@ -181,7 +182,7 @@ impl ActorEntries {
 struct Counted {
     /// First second of the minute.
     minute: i64,
-    /// Key of their entry; `None` until it is written.
+    /// Key of the entry in the audit log; `None` until it is written.
     entry: Option<RecordKey>,
     /// Whether writing the entry has failed, so that the next refusal writes it.
     is_unwritten: bool,
@@ -203,12 +204,12 @@ type Addition = (RecordKey, Pending);
 
 /// Next step for a refusal.
 enum Step {
-    /// It is the first of its minute in this process, so its entry is written. A remainder of an
-    /// earlier minute is added to the entry of that minute.
+    /// The refusal is the first of its minute in this process, so its entry is written. A remainder
+    /// of an earlier minute is added to the entry of that minute.
     Write(Option<Addition>),
     /// The count has doubled, so it is written.
     Add(Addition),
-    /// It was only counted.
+    /// The refusal was only counted in memory; nothing is written now.
     Done,
 }
 

@@ -45,8 +45,8 @@ impl TotpSecret {
         encode_base32(&self.0)
     }
 
-    /// Returns the address from which an authenticator app imports it (the key URI format of such
-    /// apps).
+    /// Returns the address from which an authenticator app imports the secret (the key URI format
+    /// of such apps).
     pub fn import_address(&self, issuer: &str, account: &str) -> String {
         let escaped = |text: &str| -> String {
             url::form_urlencoded::byte_serialize(text.as_bytes())

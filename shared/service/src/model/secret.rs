@@ -30,9 +30,9 @@ pub enum SecretKind {
     Enrolment,
     /// State of a sign-in through the identity provider, `vps_`.
     ProviderState,
-    /// Nonce of such a sign-in, `vpn_`.
+    /// Nonce of a sign-in through the identity provider, `vpn_`.
     ProviderNonce,
-    /// Code verifier (PKCE) of such a sign-in, `vpv_`.
+    /// Code verifier (PKCE) of a sign-in through the identity provider, `vpv_`.
     ProviderVerifier,
 }
 

@@ -40,7 +40,7 @@ pub struct Visit {
     pub ended_at: Option<Timestamp>,
     /// Position of the visit; `None` if it has ended.
     pub within: Option<ObjectPosition>,
-    /// Amounts of the objects that this visit has listed before that position.
+    /// Amounts of the objects that the visit has listed before the position `within`.
     #[serde(default)]
     pub listed: Listed,
 }
@@ -72,7 +72,7 @@ pub struct RootWalk {
     pub began_at: Option<Timestamp>,
     /// Position of the visit before the group of objects.
     pub position: ObjectPosition,
-    /// Position after the group.
+    /// Position of the visit after the group of objects.
     pub end: ObjectPosition,
     /// Time just before the group was listed.
     pub listed_at: Timestamp,
@@ -173,9 +173,10 @@ impl StepLock {
 pub struct LastRun {
     /// Time at which a run last ended without a failure; `None` if none ever did.
     pub succeeded_at: Option<Timestamp>,
-    /// Time of the first failed run since then; `None` if there was none.
+    /// Time of the first failed run since the last success; `None` if there was none.
     pub failing_since: Option<Timestamp>,
-    /// Whether the garbage collection of a namespace took longer than three days by then.
+    /// Whether the garbage collection of a namespace took longer than three days, as the last run
+    /// that knew it recorded.
     #[serde(default)]
     pub late: bool,
 }

@@ -169,7 +169,7 @@ impl Add for Listed {
 pub struct Usage {
     /// What the namespace stores, with open uploads.
     pub tally: Tally,
-    /// The part of it that was permitted beyond the quota.
+    /// The part of `tally` that was permitted beyond the quota.
     pub beyond: Beyond,
     /// Whether a listing has counted all objects at least once.
     pub is_counted: bool,
@@ -197,7 +197,7 @@ struct OpenUpload {
     id: String,
     began_at: Timestamp,
     added: Tally,
-    /// The part of it that was permitted beyond the quota.
+    /// The part of the upload that was permitted beyond the quota.
     #[serde(default)]
     beyond: Beyond,
 }
@@ -207,9 +207,9 @@ struct OpenUpload {
 struct Listing {
     /// Time at which the visit with the listing began.
     began_at: Timestamp,
-    /// Amounts of the uploads that were open at its beginning or began since.
+    /// Amounts of the uploads that were open when the listing began, or began since.
     added: Tally,
-    /// Objects that a release has named since the beginning.
+    /// Objects that a release has named since the listing began.
     named: Amount,
 }
 

@@ -44,7 +44,7 @@ pub struct User {
     pub client: Option<ClientId>,
     /// Namespace that the user belongs to.
     pub namespace: NamespaceRef,
-    /// Owner, publisher or member.
+    /// Role of the user, which limits what the user may do at most.
     pub role: Role,
     /// Scopes of the user; tokens can have no others.
     pub scopes: Scopes,

@@ -26,9 +26,9 @@ const MAX_QUOTAS: u64 = 4;
 /// counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Peak {
-    /// Bytes, or bundles.
+    /// Number of bytes, or of bundles.
     number: u64,
-    /// 30 days after the release was replaced.
+    /// Time until which the number counts: 30 days after the release was replaced.
     until: Timestamp,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for SignerPeak {
 /// are left out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SignedPeaks {
-    /// By key; `None` is all keys together.
+    /// The largest amounts by key; the key `None` stands for all keys together.
     pub(super) of_signers: BTreeMap<Option<PublicKey>, SignerPeak>,
 }
 

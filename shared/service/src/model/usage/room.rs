@@ -65,9 +65,9 @@ impl Sub for Beyond {
 /// Result of the check: what to count for an upload.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counted {
-    /// Amount that it adds to the usage.
+    /// Amount that the upload adds to the usage.
     pub added: Tally,
-    /// The part of it that is permitted beyond the quota.
+    /// The part of `added` that is permitted beyond the quota.
     pub beyond: Beyond,
 }
 
@@ -179,7 +179,7 @@ fn check_limit(of: StorageLimit, used: u64, asked: u64, limit: u64) -> Result<()
 /// The amount that a vault may store beyond its quota for one purpose.
 #[derive(Clone, Copy)]
 struct Allowance {
-    /// Amount that was used of it before.
+    /// Amount of the allowance that was used before.
     taken: Amount,
     /// Size of the allowance.
     most: Amount,
