@@ -6,10 +6,11 @@ use vault_store::StoreError;
 /// password.
 #[derive(Debug, thiserror::Error)]
 pub enum SqlError {
-    /// The address is invalid.
+    /// The address names neither a file nor a PostgreSQL server, or has an unusable option; the
+    /// value says what is wrong with it.
     #[error("the database address is not usable: {0}")]
     Address(&'static str),
-    /// The address of a server is invalid.
+    /// The address begins with `postgres://`, but the PostgreSQL client cannot parse it.
     #[error("the PostgreSQL address is not usable")]
     ServerAddress(#[source] tokio_postgres::Error),
     /// The certificates for the connection to PostgreSQL cannot be used.

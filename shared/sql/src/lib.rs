@@ -75,7 +75,7 @@ async fn find_full_count(
     }))
 }
 
-/// An open database.
+/// An open SQLite or PostgreSQL database, from which the service takes its two stores.
 #[derive(Clone)]
 pub struct Sql {
     objects: Arc<dyn Objects>,
@@ -130,12 +130,12 @@ impl Sql {
         }
     }
 
-    /// Returns the object store.
+    /// Returns the store of immutable bytes in this database.
     pub fn objects(&self) -> Arc<dyn Objects> {
         Arc::clone(&self.objects)
     }
 
-    /// Returns the record store.
+    /// Returns the store of JSON documents in this database.
     pub fn records(&self) -> Arc<dyn Records> {
         Arc::clone(&self.records)
     }

@@ -26,7 +26,7 @@ impl<T: Clock + ?Sized> Clock for Arc<T> {
     }
 }
 
-/// The machine's clock.
+/// The clock of the operating system, which the service uses outside of tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

@@ -64,7 +64,7 @@ impl Lane {
     }
 }
 
-/// Returns the lane if all of these are the same; `None` otherwise, since work over several
+/// Returns the lane that all of `lanes` are; `None` if they differ, since work over several
 /// namespaces must not take the turn of one of them.
 fn find_single_lane(lanes: impl Iterator<Item = Lane>) -> Option<Lane> {
     let mut lanes: BTreeSet<_> = lanes.collect();
@@ -125,7 +125,7 @@ impl Party {
 /// them are less work than one commit of a tenant may be.
 const NETWORKS_PER_TURN: usize = 8;
 
-/// An amount of work.
+/// An amount of work, by which requests are grouped.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Work {
     /// Rows that are written, or requests where rows do not matter.
@@ -202,7 +202,7 @@ struct Group<T> {
     bound: Work,
 }
 
-/// What came of a party's turn.
+/// The outcome of a party's turn.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Turn {
     Served,
@@ -260,7 +260,7 @@ impl<T: Waiting> Queued<T> {
 }
 
 impl<T: Waiting> FairQueue<T> {
-    /// Creates an empty queue whose lanes have this size.
+    /// Creates an empty queue whose lanes have these bounds.
     pub fn new(bound: LaneBound) -> Self {
         Self {
             lanes: HashMap::new(),
@@ -354,10 +354,10 @@ impl<T: Waiting> FairQueue<T> {
         self.content().saturating_add(bytes) <= self.bound.all_bytes
     }
 
-    /// Returns the lane from which the next request is dropped: of the party with the most content,
-    /// the lane with the most, if that party has more than the party of `lane` would have with
-    /// `bytes` more. Otherwise another network of the same party, if it has more than `lane` would
-    /// have.
+    /// Returns the lane from which a request is dropped to make room for `bytes` bytes in `lane`:
+    /// the largest lane of the party with the most content, if that party has more than the party
+    /// of `lane` would have. Otherwise it is the largest network of the same party that has more
+    /// than `lane` would have.
     fn find_larger_lane(&self, lane: &Lane, bytes: usize) -> Option<Lane> {
         let mut contents = HashMap::<Party, usize>::new();
         for (lane, queued) in &self.lanes {

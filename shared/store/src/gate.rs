@@ -21,7 +21,8 @@ use crate::fair::{FairQueue, Lane, LaneBound, Party, Waiting, Work};
 pub struct GateSize {
     /// Maximum number of requests that work behind the gate at the same time.
     pub places: usize,
-    /// Number of those that may be of one lane, or of all networks of unknown callers together.
+    /// Maximum number of these places that one lane may hold, or all networks of unknown callers
+    /// together.
     pub places_of_lane: usize,
     /// How many requests may wait, and how much content in bytes they may hold.
     pub waiting: LaneBound,

@@ -31,7 +31,7 @@ words! {
         Bundles = "bundles",
         /// Signed catalogs, exact bytes.
         Catalogs = "catalogs",
-        /// Capability policies.
+        /// Policies, which decide who sees which skills of a vault.
         Policies = "policies",
         /// Drafts that wait for an owner.
         Drafts = "drafts",
@@ -48,9 +48,9 @@ words! {
 pub struct ObjectKey {
     /// The namespace that owns the object.
     pub namespace: NamespaceId,
-    /// The class of the object.
+    /// What the bytes are, for example a bundle; objects of each class are listed separately.
     pub class: Class,
-    /// The SHA-256 of its bytes.
+    /// The SHA-256 of the object's bytes.
     pub digest: Digest,
 }
 

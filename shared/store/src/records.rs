@@ -90,7 +90,8 @@ impl Document {
             .map_err(|e| StoreError::Corrupt(format!("a record does not read: {e}")))
     }
 
-    /// The JSON text.
+    /// Returns the JSON text. Its white space and the order of members may differ from what was
+    /// written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -123,13 +124,13 @@ impl PartialEq for Document {
 /// A record as read from a store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The record's key.
+    /// Partition and name under which the record is stored.
     pub key: RecordKey,
     /// The revision, which rises with each change of this key. [`When::At`] compares it.
     pub revision: u64,
     /// The second (since 1970) from which on the record is absent; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
-    /// The content.
+    /// The content at the time of the read.
     pub document: Document,
 }
 
@@ -140,7 +141,7 @@ impl Record {
     }
 }
 
-/// The condition of a write.
+/// The state that a key must have for a write; otherwise the whole commit fails.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum When {
     /// The key holds no record, or an expired one.
@@ -151,7 +152,7 @@ pub enum When {
     Any,
 }
 
-/// One part of a commit.
+/// One change or check of a commit, about one key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
     /// Sets the whole record: content and expiry.
@@ -268,7 +269,7 @@ pub enum After {
     Nothing,
     /// There is this record, under a new revision.
     Holds {
-        /// The content.
+        /// The content of the record after the write.
         document: Document,
         /// The second from which on the record is absent.
         expires_at: Option<Timestamp>,
@@ -355,7 +356,7 @@ pub enum Commit {
     Failed {
         /// The first write, in order, whose condition did not hold.
         index: usize,
-        /// The record under that key at that moment; `None` if there is none.
+        /// The record that the key of this write had at the commit; `None` if there was none.
         found: Option<Record>,
     },
 }

@@ -34,7 +34,7 @@ pub enum BadDocument {
     /// The body is not a JSON object, or repeats a member.
     #[error("client document must be a JSON object")]
     NotJson,
-    /// Its `client_id` is not exactly the URL at which it was found.
+    /// The `client_id` in the document is not exactly the URL at which the document was found.
     #[error("client_id of the client document must be its address")]
     OtherClient,
     /// The document contains or requests a secret, although anyone can read the document.

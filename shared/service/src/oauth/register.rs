@@ -27,13 +27,13 @@ const MAX_NAME_CHARS: usize = 80;
 /// Error: a registration is refused. The codes are those of RFC 7591 section 3.2.2.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RegisterError {
-    /// A redirect URI breaks a rule.
+    /// A redirect URI is not allowed; the value says which rule it breaks.
     #[error("{0}")]
     Redirect(#[from] BadRedirect),
     /// The redirect URIs are absent or not a list.
     #[error("redirect_uris must be a list of 1 to {MOST_REDIRECTS} redirect URIs")]
     NoRedirects,
-    /// The list is empty, or has more than [`MOST_REDIRECTS`].
+    /// The list `redirect_uris` is empty, or has more than [`MOST_REDIRECTS`] entries.
     #[error("redirect_uris has {0} entries; it must have 1 to {MOST_REDIRECTS}")]
     RedirectCount(usize),
     /// A redirect URI is empty, or has more than [`LONGEST_REDIRECT`] bytes.

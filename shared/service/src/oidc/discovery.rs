@@ -40,7 +40,8 @@ pub enum BadDiscovery {
     /// The document is not JSON, or a required member is missing.
     #[error("the discovery document is not valid")]
     Form,
-    /// Its `issuer` is not the one in the settings, so every token would be refused.
+    /// The `issuer` in the document is not the one in the settings, so every token would be
+    /// refused.
     #[error("the discovery document names another issuer than VAULT_OIDC_ISSUER")]
     Issuer,
     /// The document would send browsers or this service to an address that is not https.

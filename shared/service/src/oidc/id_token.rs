@@ -44,9 +44,9 @@ pub struct ExpectedClaims<'e> {
     pub client_id: &'e str,
     /// Nonce of the request that the token answers.
     pub nonce: &'e str,
-    /// Time of the request.
+    /// Time at which the browser was sent to the provider; a token from before is refused.
     pub asked_at: Timestamp,
-    /// Time of the check.
+    /// Time at which the token is verified, by the service's clock.
     pub now: Timestamp,
     /// Whether the provider was asked to make the person enter credentials.
     pub fresh: bool,

@@ -380,7 +380,6 @@ pub(crate) async fn propose_files(
     Ok(())
 }
 
-/// An encoded draft.
 struct EncodedDraft {
     draft: Draft,
     bytes: Vec<u8>,

@@ -74,7 +74,6 @@ impl From<StoreError> for ErrorPage {
 /// An error page that the module which detects the failure words itself.
 #[derive(Debug)]
 pub struct Explanation {
-    /// Status of the response.
     pub status: StatusCode,
     /// Heading of the page, also its title in the browser.
     pub title: &'static str,

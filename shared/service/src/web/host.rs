@@ -21,7 +21,7 @@ pub enum HostFault {
     /// different hosts.
     #[error("A request must have exactly one Host header.")]
     NotOne,
-    /// Its value is not a host with an optional port.
+    /// The value of the header is not a host with an optional port.
     #[error("The Host header must be a name or an address, with an optional port.")]
     NotAHost,
 }

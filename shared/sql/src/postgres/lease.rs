@@ -20,7 +20,6 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Values for a statement's parameters.
 pub type Values<'a> = [&'a (dyn ToSql + Sync)];
 
-/// The pool of connections.
 pub struct Connections(Pool);
 
 impl Connections {
@@ -51,9 +50,9 @@ impl Connections {
         Ok(rows)
     }
 
-    /// Runs a statement as [`Connections::query_once`] does, and closes the connection, for values
-    /// of more than a megabyte. A connection keeps the memory of the largest message that it ever
-    /// sent, twice, as long as it is open.
+    /// Runs one statement like [`Connections::query_once`], and always closes the connection
+    /// afterwards. Meant for values of more than a megabyte: an open connection holds on to memory
+    /// of twice the size of the largest message that it ever sent.
     pub async fn query_and_close(
         &self,
         statement: &str,
@@ -159,9 +158,9 @@ impl Drop for Lease {
 /// The failure of an attempt.
 #[derive(Debug)]
 pub enum Failure {
-    /// It failed before the commit was sent, so nothing was changed.
+    /// The attempt failed before the commit was sent, so nothing was changed.
     Early(tokio_postgres::Error),
-    /// It failed after the commit was sent, so it may have happened.
+    /// The attempt failed after the commit was sent, so the commit may have happened.
     Late(tokio_postgres::Error),
     /// The server took too long. The commit may have happened.
     Slow,

@@ -407,7 +407,8 @@ impl<'a> Batch<'a> {
         ran
     }
 
-    /// Stores the objects that do not exist yet, and tells for each which it was.
+    /// Stores the objects that do not exist yet. Returns for each object whether it was stored now
+    /// or existed.
     pub fn put_objects(&mut self, objects: &[(ObjectKey, Bytes)]) -> rusqlite::Result<Vec<Stored>> {
         let put = objects.iter().map(|(key, bytes)| {
             let new = self.execute_with(
