@@ -101,7 +101,7 @@ pub enum BundleError {
     /// of the three.
     #[error("{0} is not encoded as its content requires")]
     Encoding(String),
-    /// The bytes of a file do not match the manifest.
+    /// A file has another size or SHA-256 than the manifest states.
     #[error("the bytes of {0} do not match the manifest")]
     Content(String),
     /// A part is missing, or has other bytes than expected.

@@ -38,11 +38,11 @@ pub struct Draft {
     pub name: SkillName,
     /// SHA-256 of the bundle that the author saw; `None` for a new skill.
     pub base_bundle_hash: Option<Digest>,
-    /// The time at which the service received it.
+    /// The time at which the service received the draft.
     pub submitted_at: Timestamp,
     /// The user who asks for the change, as the service authenticated them.
     pub submitted_by: Submitter,
-    /// The requested change.
+    /// The requested change: new files, an installation from a source, or a removal.
     pub request: Request,
     /// The result of the scan (gate) that the service ran; a hint only.
     pub gate: GateHint,
@@ -100,7 +100,7 @@ pub struct GateHint {
 pub struct DraftContext<'a> {
     /// The namespace from which the draft was fetched; the draft must name it.
     pub slug: &'a Slug,
-    /// Its vault, or `None` before the first release.
+    /// The vault of the namespace; `None` before its first release.
     pub vault_id: Option<&'a VaultId>,
 }
 
@@ -136,7 +136,7 @@ pub enum DraftError {
     Name {
         /// The name as sent, to be quoted in messages.
         name: String,
-        /// The rule that it breaks.
+        /// The rule that the name breaks.
         reason: BadName,
     },
     /// A path breaks the grammar, or two paths cannot exist side by side.

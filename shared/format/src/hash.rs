@@ -22,7 +22,7 @@ pub struct Digest([u8; 32]);
 pub struct BadDigest;
 
 impl Digest {
-    /// Hashes the bytes.
+    /// Returns the SHA-256 of the bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }

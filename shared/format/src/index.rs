@@ -51,10 +51,10 @@ struct Object {
 /// A reason why bytes are not an index object of this vault.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// Over 4 MiB.
+    /// The object has more than 4 MiB.
     #[error("the index has {0} bytes; {MAX_BYTES} are allowed")]
     TooLarge(usize),
-    /// Not JSON of this shape.
+    /// The bytes are not JSON of an index's shape.
     #[error("the index cannot be read: {0}")]
     Json(#[from] JsonError),
     /// The schema has another name or number.

@@ -70,16 +70,16 @@ pub struct Manifest {
     pub rendered_from: Option<RenderedFrom>,
     /// The location from which the skill was fetched, and the time.
     pub provenance: Provenance,
-    /// The scan that it passed at admission.
+    /// The result of the scan that the skill passed at admission.
     pub gate: Gate,
 }
 
-/// A file of a skill.
+/// A file of a skill, as the manifest lists it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct FileEntry {
     /// Path in the skill's folder.
     pub path: FilePath,
-    /// Its length in bytes.
+    /// Length of the file in bytes.
     pub size: u64,
     /// SHA-256 of the file's bytes.
     pub sha256: Digest,
@@ -99,7 +99,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The permission bits.
+    /// The permission bits with which a file of this mode is written: `0o644` or `0o755`.
     pub const fn bits(self) -> u32 {
         match self {
             Self::Plain => 0o644,
@@ -235,7 +235,7 @@ pub enum ManifestError {
     /// The signer of a new manifest failed to sign.
     #[error(transparent)]
     Unsigned(#[from] SignerError),
-    /// The manifest belongs to another vault.
+    /// The manifest names another vault than the one whose keys the reader has.
     #[error("the manifest belongs to another vault")]
     VaultId,
     /// The name breaks the grammar or is not the expected one.

@@ -17,20 +17,20 @@ pub use crate::text::is_deceptive;
 /// A reason to reject a text as a name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadName {
-    /// Not a slug.
+    /// The text is no slug, the name of a namespace in addresses.
     #[error("slug must have 1 to 63 characters a-z, 0-9 and single hyphens inside")]
     Slug,
-    /// Not a skill name.
+    /// The text can't name a skill and its directory.
     #[error(
         "a skill name has 1 to 64 characters a-z, 0-9 and single hyphens inside, and is not a Windows device name"
     )]
     Skill,
-    /// Not an action name.
+    /// The text can't name an action.
     #[error(
         "an action name begins with a-z, has at most 32 characters a-z, 0-9 and hyphens, and is not list, search or which"
     )]
     Action,
-    /// Not the id of an agent.
+    /// The text does not have the form of an agent's id.
     #[error("agent id must have 1 to 64 characters a-z, 0-9 and hyphens")]
     Agent,
     /// The id that stands for agents without a profile.

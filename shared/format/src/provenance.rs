@@ -290,7 +290,7 @@ text_form!(ProvenanceId, BadProvenance, "a provenance identifier");
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq)]
 #[schemars(from = "Wire<'static>")]
 pub struct Provenance {
-    /// The location.
+    /// The location from which the skill was fetched, or its submitter.
     pub identifier: ProvenanceId,
     /// The exact content at the location: the full commit id for a code host; `None` if the source
     /// has no revisions.

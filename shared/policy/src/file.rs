@@ -130,7 +130,8 @@ objects! {
     /// What the policy says about one caller.
     Caller {
         ;
-        /// Name of a profile.
+        /// Profile of the caller in every channel without an entry; absent: the profile that an
+        /// owner bound, or else the default one.
         profile: String,
         /// Exceptions by channel; an exact channel takes precedence over `*`.
         channels: Vec<Channel>,
@@ -169,7 +170,7 @@ objects! {
 
     /// An MCP server that groups may grant.
     McpServer {
-        /// Its address, `https://…` or `http://…`.
+        /// Address of the server, `https://…` or `http://…`.
         url: String,
         ;
     }

@@ -22,7 +22,7 @@ pub const MAX_NAME_CHARS: usize = 64;
 /// One profile of a release: the skills that an agent gets, by the bundles made for it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Profile {
-    /// Name of the profile.
+    /// Name of the profile, unique in the release.
     pub name: String,
     /// Agent that it is made for.
     pub agent: AgentId,
@@ -83,15 +83,15 @@ pub enum ProfileError {
         quoted(profile)
     )]
     Skill {
-        /// Name of the profile.
+        /// Profile that names the bundle.
         profile: String,
-        /// Name of the skill.
+        /// Skill under whose name the profile lists the bundle.
         skill: SkillName,
     },
     /// The bundle is not a variant of the skill that was rendered for this agent.
     #[error("the bundle of {skill} for {agent} was not rendered from this version for this agent")]
     NotRendered {
-        /// Name of the skill.
+        /// Skill under whose name the profile lists the bundle.
         skill: SkillName,
         /// The agent of the profile.
         agent: AgentId,

@@ -34,7 +34,7 @@ pub struct PublishedAgent {
 /// The form of one skill that a release gives an agent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PublishedForm<'a> {
-    /// The plain skill.
+    /// The plain skill, as the catalog lists it.
     Plain,
     /// A variant that was made for the agent.
     Variant(&'a ProfileSkill),

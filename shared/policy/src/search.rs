@@ -55,11 +55,11 @@ const SMALL_VAULT: usize = 1000;
 pub struct Text<'a> {
     /// Name in the vault.
     pub name: &'a str,
-    /// The description.
+    /// The description in the frontmatter of SKILL.md.
     pub description: &'a str,
-    /// Tags.
+    /// Tags in the frontmatter, in any letter case.
     pub tags: &'a [String],
-    /// Categories.
+    /// Categories in the frontmatter, in any letter case.
     pub categories: &'a [String],
     /// The situations in which to use it; empty if not stated.
     pub when_to_use: &'a str,
@@ -82,7 +82,7 @@ impl<'a> From<&'a IndexEntry> for Text<'a> {
 pub struct Hit<'a> {
     /// Name of the skill.
     pub name: &'a str,
-    /// Its index in the input of the ranking, from 0.
+    /// Index of the skill in the input of the ranking, from 0.
     pub position: usize,
     /// The score: above 0, without an upper bound, comparable within one answer only.
     pub score: f64,

@@ -80,9 +80,9 @@ pub enum PinError {
         "it is signed under version {found} of its vault's keys, which is older than {pinned}, the one that is known"
     )]
     RootsRolledBack {
-        /// The known root version.
+        /// Number of the newest root version that was seen at the source before.
         pinned: u64,
-        /// The root version at the source now.
+        /// Number of the newest root version at the source now.
         found: u64,
     },
     /// The same vault signed it, but an earlier version than the recorded one.

@@ -105,7 +105,8 @@ impl Snapshot {
         }
     }
 
-    /// Returns the snapshot with this policy.
+    /// Returns the snapshot with this policy and its digest. `None` removes the policy, so that
+    /// members see no skill.
     #[must_use]
     pub fn with_policy(self, policy: Option<Arc<Policy>>) -> Self {
         Self {
@@ -124,7 +125,7 @@ impl Snapshot {
         &self.entries
     }
 
-    /// Finds the skill of this name.
+    /// Finds the skill with this name among [`Snapshot::entries`].
     pub fn find(&self, name: &SkillName) -> Option<&Entry> {
         let at = self
             .entries
@@ -222,7 +223,8 @@ pub enum Change {
     /// Adds the skill in a folder of this machine. Only if caller and shelf are on the same
     /// machine.
     Folder {
-        /// Path of the folder.
+        /// Path of the folder, absolute or relative to the working directory of the shelf's
+        /// process.
         path: String,
         /// The provenance identifier that the caller expects; it must be the one that `vault add`
         /// would record for the folder.
@@ -261,12 +263,12 @@ pub fn drafted_name(source: &Source, skill: Option<&SkillName>) -> Option<SkillN
         .or_else(|| SkillName::derive(last.unwrap_or_default()))
 }
 
-/// The result of a change.
+/// What [`Shelf::submit`] did with a change.
 #[derive(Clone, Debug)]
 pub enum Submitted {
     /// The skill is signed and on the shelf.
     Signed {
-        /// Name of the skill.
+        /// Name under which the skill is on the shelf.
         name: SkillName,
         /// The version after the change.
         version: u64,
@@ -278,16 +280,16 @@ pub enum Submitted {
     /// The shelf already has a skill with this name and these files, from whatever source. Nothing
     /// was changed.
     Unchanged {
-        /// Name of the skill.
+        /// Name under which the shelf has the skill.
         name: SkillName,
-        /// Its current version.
+        /// Version of the skill that stays on the shelf.
         version: u64,
-        /// SHA-256 of its current bundle.
+        /// SHA-256 of the bundle that stays on the shelf.
         bundle_hash: Digest,
     },
     /// The skill was removed from the shelf.
     Removed {
-        /// Name of the skill.
+        /// Name that the skill had.
         name: SkillName,
         /// Whether an agent's folder on this machine had a link to it.
         was_linked: bool,
@@ -373,7 +375,7 @@ pub enum DriftState {
 /// The result of comparing one skill with its source.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Drift {
-    /// Name of the skill.
+    /// Name of the compared skill.
     pub name: SkillName,
     /// The recorded source as text; `None` if the shelf would have to read the whole skill to know
     /// it.

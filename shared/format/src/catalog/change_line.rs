@@ -9,7 +9,7 @@ pub struct ChangeLine {
     pub text: String,
 }
 
-/// The kind of a difference.
+/// Whether a difference adds, changes or removes something, or lowers the protection of users.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ChangeKind {
     /// Something is new.

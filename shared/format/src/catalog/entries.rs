@@ -21,7 +21,7 @@ pub struct ReleaseRef {
     pub payload_sha256: Digest,
 }
 
-/// A skill of a release.
+/// A skill as a catalog lists it, with the hash and size of its bundle.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "SkillWire", into = "SkillWire")]
 pub struct SkillEntry {

@@ -58,10 +58,10 @@ pub enum CatalogError {
     /// The signer of a new catalog failed to sign.
     #[error(transparent)]
     Signer(#[from] SignerError),
-    /// The catalog belongs to another vault.
+    /// The catalog names another vault than the one whose keys judge it.
     #[error("the catalog belongs to another vault")]
     VaultId,
-    /// The catalog is for another namespace.
+    /// The catalog is for another namespace than the reader asked for.
     #[error("the catalog is for another namespace")]
     Slug,
     /// The catalog does not list the address from which the reader got it.
@@ -100,7 +100,7 @@ pub enum CatalogError {
     /// The catalog has other content for a version of a skill than the reader has stored.
     #[error("version {version} of `{name}` has other content than the one that is stored")]
     SkillTwice {
-        /// Name of the skill.
+        /// Skill whose version has two contents.
         name: SkillName,
         /// Version number that both have.
         version: u64,
@@ -108,7 +108,7 @@ pub enum CatalogError {
     /// The catalog lists an older version of a skill than the reader has stored (a rollback).
     #[error("version {version} of `{name}` is older than the stored version {stored}")]
     SkillRolledBack {
-        /// Name of the skill.
+        /// Skill that comes back in an older version.
         name: SkillName,
         /// Version number in the catalog.
         version: u64,

@@ -242,7 +242,7 @@ impl SignedCatalog {
 pub struct LastCatalog {
     /// The accepted catalog.
     pub catalog: Catalog,
-    /// Its release number and the SHA-256 of its payload.
+    /// Release number of the catalog, and the SHA-256 of its payload.
     pub stored: ReleaseRef,
     /// The keys whose valid signatures the reader counted.
     pub signers: Vec<PublicKey>,

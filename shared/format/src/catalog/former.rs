@@ -18,7 +18,7 @@ pub const MAX_FORMER_SKILLS: usize = 20_000;
 /// The last known version of a skill that is no longer released.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FormerSkill {
-    /// Version number.
+    /// Version number of the skill in the last release that had it.
     pub version: u64,
     /// SHA-256 of the bundle of that version.
     pub bundle_hash: Digest,

@@ -35,7 +35,7 @@ pub enum ReaderKind {
 /// What a reader of catalogs has stored and what it expects.
 #[derive(Clone, Copy, Debug)]
 pub struct CatalogReader<'a> {
-    /// The kind of reader.
+    /// Whether a device, a publisher's machine or the service judges: each has rules of its own.
     pub side: ReaderKind,
     /// The base address of the service that the reader asked, with its path prefix if it has one,
     /// such as `https://vault.example/base`.
@@ -84,7 +84,7 @@ pub enum NewRoots {
 /// What an accepted catalog is to the reader.
 #[derive(Debug)]
 pub enum CatalogOutcome {
-    /// A new release.
+    /// A release that the reader does not have yet.
     Release(Box<JudgedRelease>),
     /// The stored release again. Nothing is installed; the reader stores these signers in place of
     /// the former ones.
@@ -114,7 +114,7 @@ pub struct CountedCatalog {
     pub catalog: Catalog,
     /// The state of the vault's keys that the reader stores with it.
     pub state: RootState,
-    /// Its release number and the SHA-256 of its payload.
+    /// Release number of the catalog, and the SHA-256 of its payload.
     pub stored: ReleaseRef,
     /// SHA-256 of the file's bytes.
     pub file_sha256: Digest,

@@ -76,7 +76,7 @@ pub struct Catalog {
     pub audience: Vec<String>,
     /// Release number, from 1, higher with every catalog.
     pub release: u64,
-    /// The time of signing.
+    /// The time of signing, by the signer's clock.
     pub issued_at: Timestamp,
     /// The last second at which readers accept it.
     pub expires_at: Timestamp,
@@ -85,7 +85,7 @@ pub struct Catalog {
     pub public_key: PublicKey,
     /// The number of the root version (signed list of keys) that was the newest when it was signed.
     pub root_version: u64,
-    /// SHA-256 of the payload of that root version.
+    /// SHA-256 of the payload of the root version with the number `root_version`.
     pub root_sha256: Digest,
     /// The release before; `None` in the first.
     #[serde(deserialize_with = "json::nullable")]
@@ -94,7 +94,8 @@ pub struct Catalog {
     pub skills: Vec<SkillEntry>,
     /// The objects with the search texts, in the order of the skills.
     pub index: Vec<ObjectEntry>,
-    /// The policy object, if there is one.
+    /// The policy object. `None` means that the vault has no policy, so that members are granted
+    /// nothing.
     #[serde(deserialize_with = "json::nullable")]
     pub policy: Option<PolicyEntry>,
     /// The profiles (sets of skills for one agent) as objects.

@@ -57,7 +57,7 @@ pub struct RootDocument {
 /// A key of a role, with its name.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct KeyEntry {
-    /// The public key.
+    /// The public key, by which every check identifies the entry.
     pub public_key: PublicKey,
     /// Name for people; no check depends on it.
     pub name: KeyName,

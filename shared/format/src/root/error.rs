@@ -14,7 +14,7 @@ pub enum RootError {
     Invalid {
         /// Position of the version in the list, from 1.
         version: u64,
-        /// What is wrong with it.
+        /// The rule that the version breaks.
         reason: InvalidRoot,
     },
     /// A version has a format that this program does not know.
@@ -40,7 +40,7 @@ pub enum RootError {
     /// A catalog names a root version that the chain does not have.
     #[error("the catalog names a root version {version} that is not in the vault's chain")]
     NotInChain {
-        /// The number that it names.
+        /// The number that the catalog names.
         version: u64,
     },
     /// An archive is read by a machine that does not know the vault, and no fingerprint was given.

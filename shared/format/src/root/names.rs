@@ -97,7 +97,7 @@ impl KeyName {
         Self(format!("publisher-{start}").into())
     }
 
-    /// The text.
+    /// Returns the name as text, which has no invisible or deceptive characters.
     pub fn as_str(&self) -> &str {
         &self.0
     }

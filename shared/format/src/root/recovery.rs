@@ -32,11 +32,11 @@ pub struct RecoveryFile {
     pub vault_id: VaultId,
     /// The addresses at which the vault is published.
     pub addresses: Vec<String>,
-    /// The secret key.
+    /// The secret of the recovery key.
     pub key: SecretKey,
     /// The number of the newest version that the key has signed.
     pub version: u64,
-    /// SHA-256 of the payload of that version.
+    /// SHA-256 of the payload of the root version with the number `version`.
     pub root_sha256: Digest,
 }
 

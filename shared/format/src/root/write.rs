@@ -36,7 +36,7 @@ pub enum RootWriteError {
     HighThreshold {
         /// The requested threshold.
         wanted: usize,
-        /// The number of publishers.
+        /// The number of keys in the release role.
         publishers: usize,
     },
     /// Keys that both publish and change keys would need more signatures for a release than for a
