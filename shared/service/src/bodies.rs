@@ -381,7 +381,7 @@ pub struct ReceivedBody {
 }
 
 impl ReceivedBody {
-    /// Returns the bytes and their memory.
+    /// Returns the bytes, and their memory, which the caller must keep for as long as the bytes.
     pub fn into_parts(self) -> (Bytes, BodyMemory) {
         (self.bytes, self.room)
     }

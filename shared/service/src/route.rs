@@ -94,7 +94,7 @@ impl Audience {
     }
 }
 
-/// One route of the service.
+/// One route of the service, from which the router, infrastructure files and documents are made.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     /// Name in two parts, such as `user.change`: the action in audit records.

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use vault_format::time::Timestamp;
 
-/// Wall-clock time.
+/// A source of wall-clock time.
 pub trait Clock: Send + Sync {
     /// Returns the time in whole seconds, rounded down.
     fn now(&self) -> Timestamp;

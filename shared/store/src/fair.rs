@@ -130,7 +130,7 @@ const NETWORKS_PER_TURN: usize = 8;
 pub struct Work {
     /// Rows that are written, or requests where rows do not matter.
     pub rows: usize,
-    /// Content, in bytes.
+    /// Content of the requests, in bytes.
     pub bytes: usize,
 }
 

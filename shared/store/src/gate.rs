@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::StoreError;
 use crate::fair::{FairQueue, Lane, LaneBound, Party, Waiting, Work};
 
-/// The bounds of a gate.
+/// How many requests a gate lets through at once, and how many may wait.
 #[derive(Clone, Copy, Debug)]
 pub struct GateSize {
     /// Maximum number of requests that work behind the gate at the same time.

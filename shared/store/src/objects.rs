@@ -100,7 +100,7 @@ impl fmt::Display for ObjectKey {
 /// The outcome of a successful [`Objects::put_object`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stored {
-    /// The key was new.
+    /// The key was new, and the bytes are stored now.
     New,
     /// The key existed, with the same bytes.
     Present,

@@ -344,7 +344,7 @@ impl When {
     }
 }
 
-/// The result of a commit.
+/// The result of [`Records::commit_writes`] when the store has answered.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a commit whose condition failed changed nothing"]
 pub enum Commit {
@@ -410,7 +410,7 @@ pub trait Records: Send + Sync {
     /// number. Returns 0 for a store that deletes them by itself.
     async fn sweep_expired(&self, limit: usize) -> Result<usize, StoreError>;
 
-    /// Checks that the store answers.
+    /// Checks that the store answers; fails if it does not.
     async fn check_health(&self) -> Result<(), StoreError>;
 }
 

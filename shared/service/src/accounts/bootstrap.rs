@@ -27,7 +27,7 @@ pub const FIRST_NAMESPACE: &str = "default";
 /// What a start did about the first owner.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum FirstStart {
-    /// This start created the owner.
+    /// This start created the owner, with this e-mail address.
     Created(Email),
     /// The owner existed, so the settings were ignored and nothing was changed.
     AlreadyThere(Email),

@@ -220,7 +220,6 @@ pub(crate) fn admission_act(id: &str) -> Act {
     Act::AdmitMachine { machine }
 }
 
-/// A device after a decision.
 pub(crate) struct DecidedDevice {
     pub(crate) device: Device,
     /// True if the record of the device is deleted, by this decision or by an earlier one.

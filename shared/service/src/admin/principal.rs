@@ -28,7 +28,6 @@ pub(crate) struct Principal<'a> {
     pub(crate) user_id: &'a str,
     pub(crate) email: &'a Email,
     pub(crate) role: Role,
-    /// The actor for audit records.
     pub(crate) actor: &'a Actor,
     /// The account with which the user signs in; one account can have users in several vaults.
     pub(crate) account: &'a AccountId,

@@ -401,7 +401,6 @@ pub(super) async fn show_draft(page: ConsolePage) -> Result<Response, ErrorPage>
     Ok(show_page(&template))
 }
 
-/// Reads the request of a draft for its page.
 async fn read_request(
     page: &ConsolePage,
     by: &Principal<'_>,

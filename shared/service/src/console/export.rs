@@ -62,7 +62,6 @@ impl ExportCursor {
     }
 }
 
-/// Downloads one part of the export.
 pub(super) async fn export_part(page: ConsolePage) -> Result<Response, ErrorPage> {
     count_export(page.app())?;
     let mut place = match page.query.value("after") {
@@ -130,7 +129,6 @@ pub(super) async fn export_part(page: ConsolePage) -> Result<Response, ErrorPage
     ))
 }
 
-/// Appends the line of a document.
 fn append_line(text: &mut String, kind: &str, document: &Value) {
     text.push_str(&json!({ "kind": kind, "value": document }).to_string());
     text.push('\n');

@@ -265,7 +265,6 @@ const fn role_access(role: Role) -> Access {
     }
 }
 
-/// Answers a request for a route of the console.
 pub(super) async fn answer_request(
     app: App,
     cache: Arc<Cache>,

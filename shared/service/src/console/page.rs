@@ -29,7 +29,6 @@ pub(super) struct PageLayout {
 /// The vault that a page is about, with the links to its pages.
 pub(super) struct NavVault {
     pub(super) slug: String,
-    /// Role of the person in the vault.
     pub(super) role: &'static str,
     /// Whether the person has a role that changes the vault, but not the right to write.
     pub(super) is_read_only: bool,
@@ -173,7 +172,6 @@ impl Pager {
         }
     }
 
-    /// Returns the rows of this page.
     pub(super) fn take_rows<T>(&self, rows: Vec<T>) -> Vec<T> {
         let skipped = self.first.saturating_sub(1);
         rows.into_iter().skip(skipped).take(ROWS_SHOWN).collect()

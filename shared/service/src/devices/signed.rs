@@ -29,7 +29,6 @@ pub(super) struct Signer<'h> {
 }
 
 impl<'h> Signer<'h> {
-    /// Returns the public key of the device.
     pub(super) const fn key(&self) -> &PublicKey {
         &self.key
     }

@@ -116,7 +116,6 @@ fn render_page(
     layout::render_page(status, &page, None)
 }
 
-/// The form that signs up.
 pub const SIGN_UP: FormTask = new_vault_task("vault.sign-up");
 /// The form that gives another name to a sign-up whose name was taken.
 pub const RENAME: FormTask = new_vault_task("vault.rename");

@@ -258,7 +258,7 @@ impl Device {
     }
 }
 
-/// A device found by its id.
+/// Result of [`find_device`].
 pub struct FoundDevice {
     /// Record of the device, or its last state if an owner has removed it.
     pub device: Device,

@@ -60,7 +60,7 @@ const EARLIER_DUE: &str = "outbox-due";
 /// Waits before each next attempt of a delivery, in seconds: 1 min, 5 min, 30 min, 2 h, 8 h, 24 h.
 const RETRY_SECONDS: [i64; 6] = [60, 300, 1800, 7200, 28_800, 86_400];
 
-/// A waiting machine in a notice.
+/// A machine that waits for admission, as a notice describes it to owners.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Machine {
     /// Name that the machine gave itself, without control characters. It proves nothing.
@@ -83,7 +83,7 @@ pub enum Event {
     },
     /// A draft waits for a decision.
     DraftWaiting {
-        /// Id of the draft.
+        /// Id of the draft: a ULID.
         draft: String,
         /// Kind of request: `propose`, `install`, `remove`, `key_request` or `release`.
         kind: String,
@@ -93,7 +93,7 @@ pub enum Event {
     /// The current release expires soon: machines then install and update nothing until the next
     /// one.
     ReleaseEnds {
-        /// Number of the release.
+        /// Number of the release that expires.
         release: u64,
         /// Time at which the release expires.
         ends_at: Timestamp,
@@ -166,9 +166,9 @@ pub struct Webhook {
     pub id: String,
     /// Address to which notices are sent.
     pub address: WebhookAddress,
-    /// Secret with which notices to it are signed.
+    /// Secret with which notices to the webhook are signed.
     pub secret: SigningSecret,
-    /// Topics that are sent to it; empty for all.
+    /// Topics that are sent to the webhook; empty for all.
     pub events: Vec<Topic>,
     /// Id of the user who added it.
     pub created_by: String,
@@ -263,7 +263,7 @@ pub enum Recipient {
     Owner(String),
 }
 
-/// The delivery of a notice to one recipient.
+/// The delivery of a notice to one recipient, with the attempts so far.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Delivery {
     /// The webhook or owner that gets the notice.

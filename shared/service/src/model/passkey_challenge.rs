@@ -30,7 +30,7 @@ pub enum ChallengePurpose {
     SignIn,
     /// Completing a sign-in, in place of the code of the second factor.
     SecondFactor,
-    /// Adding a passkey.
+    /// Adding a passkey to a signed-in account.
     Add,
 }
 

@@ -55,7 +55,7 @@ pub enum Act {
         email: Email,
         /// Role that the invitation gets.
         role: Role,
-        /// Scopes of the person.
+        /// Scopes that the invitation gets.
         scopes: Scopes,
     },
     /// Changes the role of a user.

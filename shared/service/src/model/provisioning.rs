@@ -103,7 +103,7 @@ pub enum ProvisioningEvent {
     Refused(Timestamp),
     /// The person chose another name.
     Renamed(Slug),
-    /// The namespace was created.
+    /// The namespace was created, so the vault can get no other name.
     Allocated(NamespaceRef),
     /// The starter skills were saved as drafts.
     Imported,

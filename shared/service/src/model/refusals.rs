@@ -69,7 +69,7 @@ pub struct RefusedRequest {
     pub action: String,
     /// Target and values for the entry.
     pub change: Change,
-    /// Who named the target.
+    /// Origin of the target: a caller may have made it up.
     pub named_by: NamedBy,
     /// Error code of the refusal.
     pub outcome: String,
@@ -90,7 +90,6 @@ impl RefusedRequest {
         Ok(Digest::of(&text))
     }
 
-    /// Returns the partition of the audit log.
     fn log(&self) -> String {
         audit::audit_partition(self.namespace.as_ref())
     }

@@ -38,7 +38,7 @@ pub const APPROVAL_SECONDS: i64 = 120;
 pub enum Credentials {
     /// The person is known to have entered credentials.
     Entered {
-        /// Time of the entry.
+        /// Time at which the person entered credentials.
         at: Timestamp,
     },
     /// No entry is known: the session continues an earlier one, or the identity provider was not
@@ -47,7 +47,7 @@ pub enum Credentials {
     /// The identity provider was asked to make the person enter credentials, but does not state
     /// whether the person did.
     Unstated {
-        /// Time of the sign-in.
+        /// Time at which the sign-in made its last step.
         at: Timestamp,
     },
 }
@@ -231,7 +231,7 @@ impl Session {
 /// Entry of a session in the person's own list.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SessionEntry {
-    /// Time of the sign-in.
+    /// Time of the sign-in with which the session began.
     pub at: Timestamp,
     /// Network that the browser signed in from, as the person sees it.
     pub from: String,

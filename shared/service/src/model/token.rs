@@ -25,7 +25,7 @@ pub const CODE_SECONDS: i64 = 60;
 /// Time for which a used code is remembered, in seconds: a day.
 pub const USED_CODE_SECONDS: i64 = 24 * 3600;
 
-/// Kind of a token.
+/// Kind of a token, which decides where it may be sent.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenKind {
@@ -38,19 +38,19 @@ pub enum TokenKind {
 /// The record of an access or refresh token.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Token {
-    /// Whether it is an access or a refresh token.
+    /// Kind of the token: a refresh token opens no route of the API.
     pub kind: TokenKind,
     /// Properties that it shares with the other tokens of its consent.
     pub family: Family,
     /// Scopes of the token; the user's current scopes limit them further.
     pub scopes: Scopes,
-    /// Time at which it was issued.
+    /// Time at which the token was issued, by the service's clock.
     pub issued_at: Timestamp,
     /// Time from which it is no longer valid.
     pub expires_at: Timestamp,
 }
 
-/// The record of an authorization code.
+/// The record of an authorization code, which an app exchanges once for tokens.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AuthorizationCode {
     /// Family of the tokens that it will be exchanged for; the grant is created only then.

@@ -42,7 +42,7 @@ pub struct User {
     /// earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientId>,
-    /// Namespace that the user belongs to.
+    /// Namespace that the user belongs to; a user belongs to one only.
     pub namespace: NamespaceRef,
     /// Role of the user, which limits what the user may do at most.
     pub role: Role,
@@ -63,7 +63,7 @@ pub struct User {
 pub struct Membership {
     /// Id of the user, `usr_…`, by which its record is found.
     pub user_id: String,
-    /// Namespace that the user belongs to.
+    /// Namespace that the user belongs to; the key of the entry ends with its slug.
     pub namespace: NamespaceRef,
 }
 

@@ -50,7 +50,7 @@ pub struct AuthorizeRequest {
     /// Whether the request asks for operator rights, which last 15 minutes. It then acts on no
     /// namespace.
     pub operator: bool,
-    /// What the request demands of the sign-in.
+    /// Credentials and second factor that the request demands of the sign-in.
     pub sign_in: SignInDemands,
     /// Slug of the only namespace that the request is for, if it names one. It is unchecked text,
     /// and only compared with the slugs of the account.
@@ -121,7 +121,7 @@ pub struct ClientReturn {
 /// A person's approval, and the session in which it was given.
 #[derive(Clone, Copy, Debug)]
 pub struct Consent<'a> {
-    /// The session of the browser.
+    /// The session in which the person approved the request.
     pub session: &'a Session,
     /// Query of the authorize request that was decided about.
     pub query: &'a str,
@@ -204,7 +204,7 @@ impl From<UnredirectableError> for ErrorPage {
 pub enum RejectedRequest {
     /// An error page, without a redirect to the client.
     Page(UnredirectableError),
-    /// A redirect to this address.
+    /// A redirect to this address of the client, which reports the error to it.
     Redirect(String),
 }
 

@@ -171,7 +171,6 @@ enum ClientDocumentError {
     Internal(Refusal),
 }
 
-/// Fetches and parses the document of a client.
 async fn fetch_client(app: &App, url: &ClientUrl) -> Result<Client, ClientDocumentError> {
     let Some(documents) = &app.documents else {
         return Err(ClientDocumentError::Invalid);

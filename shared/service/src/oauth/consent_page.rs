@@ -96,7 +96,6 @@ const OTHER_VAULT: &str = "*";
 pub struct ConsentPage {
     /// Host and path prefix of the service, for the header of the page.
     pub frame: Frame,
-    /// App that asks for access.
     pub app: ShownApp,
     /// E-mail address of the signed-in account.
     pub account: String,
@@ -125,7 +124,6 @@ pub struct ConsentPage {
 
 /// The app, the account and the form tokens of a consent page.
 pub struct ConsentParties {
-    /// App that asks for access.
     pub app: ShownApp,
     /// E-mail address of the signed-in account.
     pub account: String,
@@ -236,6 +234,5 @@ pub struct InvitedIntoPage {
     pub return_to: String,
     /// The invitations that the person can answer now.
     pub invitations: Vec<Invitation>,
-    /// The button that signs out.
     pub sign_out: SignOut,
 }

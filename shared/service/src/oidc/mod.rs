@@ -123,7 +123,7 @@ impl ProviderError {
 /// The parameters of one sign-in at the provider.
 #[derive(Clone, Copy, Debug)]
 pub struct SignInRequest<'r> {
-    /// Address to which the browser returns.
+    /// Address of this service to which the provider sends the browser back.
     pub redirect_uri: &'r str,
     /// Value that the browser must bring back unchanged.
     pub state: &'r str,

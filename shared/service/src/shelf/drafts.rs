@@ -314,7 +314,6 @@ async fn build_draft(
     to_bytes(new_draft(app, namespace, drafts.by, id, draft_content)).await
 }
 
-/// Builds the draft with this id.
 fn new_draft(
     app: &App,
     namespace: &Namespace,

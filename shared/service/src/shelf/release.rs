@@ -77,7 +77,7 @@ struct VerifiedList {
     withdrawn: HashSet<Digest>,
 }
 
-/// The current release of a namespace.
+/// Shelf that reads the current release of one namespace, for one request.
 pub(super) struct ReleaseShelf {
     app: App,
     namespace: Namespace,

@@ -25,7 +25,6 @@ pub(crate) enum ChangeRule {
     Drafted,
 }
 
-/// The rules of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionRules {
     /// Spelling of the tools' names: plain or dotted (`VAULT_TOOL_NAMES`).

@@ -237,7 +237,6 @@ impl ErrorPage {
         }
     }
 
-    /// Renders the error page as a response.
     pub fn render_error_page(self, app: &App) -> Response {
         let (status, title, lines) = self.page_text();
         let mut lines: Vec<_> = lines.iter().map(|line| (*line).to_owned()).collect();

@@ -22,7 +22,6 @@ struct WelcomePage {
     base: String,
 }
 
-/// Returns the welcome page, with this status.
 pub fn welcome_page(public: &PublicUrl, status: StatusCode) -> Response {
     let page = WelcomePage {
         frame: Frame::for_service(public),

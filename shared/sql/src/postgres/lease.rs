@@ -155,7 +155,7 @@ impl Drop for Lease {
     }
 }
 
-/// The failure of an attempt.
+/// The failure of one attempt, by whether its commit may have happened.
 #[derive(Debug)]
 pub enum Failure {
     /// The attempt failed before the commit was sent, so nothing was changed.

@@ -168,7 +168,6 @@ const fn form_task(action: &'static str) -> FormTask {
 pub const NEW: FormTask = form_task("account.passkey-added");
 /// The form that returns the answer of the authenticator.
 pub const ADD: FormTask = form_task("account.passkey-added");
-/// The form that removes a passkey.
 pub const REMOVE: FormTask = form_task("account.passkey-removed");
 
 /// Returns the sign-in page, which then leads back here, unless the person signed in within the

@@ -36,7 +36,6 @@ pub enum EventContent {
     /// A subscription has a new state.
     Subscription {
         subscription: SubscriptionId,
-        /// The state that the event reports.
         reported: ReportedState,
         /// Prices and currency, if the event names them.
         terms: Option<Terms>,
@@ -49,7 +48,6 @@ pub enum EventContent {
     },
 }
 
-/// A completed checkout.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Checkout {
     /// Reference of the sign-up that was paid for; `None` if the event names none in the form of

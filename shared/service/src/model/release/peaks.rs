@@ -70,9 +70,9 @@ impl Default for Peak {
 /// The most that a key has signed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct SignerPeak {
-    /// Bytes of its bundles.
+    /// Largest number of bytes in one release.
     bytes: Peak,
-    /// Number of its bundles.
+    /// Largest number of bundles in one release.
     objects: Peak,
 }
 

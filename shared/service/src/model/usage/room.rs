@@ -76,7 +76,7 @@ pub struct Counted {
 pub struct Needed {
     /// Files of a release, which may use the allowance.
     pub release_files: Tally,
-    /// All other objects.
+    /// All objects of the upload that are not files of a release.
     pub other: Tally,
     /// Number of times that `release_files` may use the allowance.
     pub allowances: u64,
@@ -119,7 +119,7 @@ impl StorageLimit {
 /// Error: a limit has no room for an upload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub struct FullStorage {
-    /// The limit that is exceeded.
+    /// The limit that the upload would exceed.
     pub of: StorageLimit,
     /// Amount that was stored before the upload, in bytes or objects.
     pub used: u64,
