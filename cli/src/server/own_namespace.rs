@@ -125,7 +125,7 @@ impl releases::Namespace for OwnNamespace {
         Ok(self.app.objects.read_object(&key).await?.map(Vec::from))
     }
 
-    async fn may_resume(&self) -> Result<bool, PublishError> {
+    async fn may_resubmit_signed(&self) -> Result<bool, PublishError> {
         // A server's release needs no other signature, so no other publisher can have withdrawn it.
         Ok(true)
     }

@@ -80,7 +80,7 @@ pub fn find_machine(context: &Context, project: Option<PathBuf>) -> Result<Machi
 /// failed.
 pub fn refresh_links(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
     let machine = local_machine(context)?;
-    let report = agents::sync_linked(vault, &machine).unwrap_or_else(|error| {
+    let report = agents::sync_linked_folders(vault, &machine).unwrap_or_else(|error| {
         warn_not_synced(context, error);
         None
     })?;

@@ -18,7 +18,7 @@ pub struct AuthorizationServer {
     pub token_endpoint: String,
     /// The address at which apps register.
     pub registration_endpoint: String,
-    /// The address that revokes tokens.
+    /// The address to which an app posts a token to revoke it (RFC 7009).
     pub revocation_endpoint: String,
     /// The scopes that exist.
     pub scopes_supported: Vec<String>,

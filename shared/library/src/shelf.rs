@@ -397,7 +397,7 @@ impl LocalComparison {
 /// Updates the links of this machine's agents. A failure is only logged, because the change itself
 /// succeeded. The doctor reports such problems.
 fn refresh_agents(vault: &Vault, machine: &Machine) -> AgentLinks {
-    let report = agents::sync_linked(vault, machine).unwrap_or_else(|error| {
+    let report = agents::sync_linked_folders(vault, machine).unwrap_or_else(|error| {
         tracing::warn!(%error, "the agents' links were not updated");
         None
     });
@@ -510,7 +510,7 @@ fn scan_view(
 fn load_skill(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
     let name = entry.name();
     let hash = &entry.texts.bundle_hash;
-    let (signed_name, trusted) = expected_signature(vault, entry)?;
+    let (signed_name, trusted) = signed_name_and_trust(vault, entry)?;
     let damaged = |text: &str| ShelfError::Damaged(name.clone(), text.to_owned());
     let store = vault.store_folder();
     // Encoding the files again proves that they still have the requested bundle hash.
@@ -538,7 +538,7 @@ fn load_skill(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
 }
 
 /// Returns the name in the manifest of a listed skill, and the trust for verifying it.
-fn expected_signature(vault: &Vault, entry: &Entry) -> Result<(SkillName, Trusted), ShelfError> {
+fn signed_name_and_trust(vault: &Vault, entry: &Entry) -> Result<(SkillName, Trusted), ShelfError> {
     let name = entry.name();
     let Some(linked) = &entry.vault else {
         // The caller chose this bundle from a listing, so it may be read although a newer version

@@ -14,7 +14,7 @@ use vault_library::admit::variants::{self as transforms, AddTransformError};
 use vault_library::agents::Machine;
 use vault_library::agents::{
     ProfileSyncError, ProfileSyncReport, RootMode, RootState, SyncProfilesInput, decline_agents,
-    keep_to, list_unlinked, set_enabled, sync_linked, sync_profiles,
+    keep_to, list_unlinked, set_enabled, sync_linked_folders, sync_profiles,
 };
 use vault_library::integrity;
 use vault_testing::assert_matches;
@@ -39,7 +39,7 @@ fn sync(home: &Home) -> ProfileSyncReport {
 }
 
 fn again(home: &Home) -> ProfileSyncReport {
-    let report = sync_linked(&home.vault, &Machine::with_home(home.path(""))).unwrap();
+    let report = sync_linked_folders(&home.vault, &Machine::with_home(home.path(""))).unwrap();
     nothing_dangles(&home.path(""));
     report.unwrap()
 }
@@ -67,7 +67,7 @@ fn every_agent_that_is_there_sees_every_skill_and_no_other_folder_is_made() {
     let home = with_agents(&[".claude", ".cursor"]);
     home.add("greet", "one");
     home.add("pdf", "one");
-    let before = sync_linked(&home.vault, &Machine::with_home(home.path(""))).unwrap();
+    let before = sync_linked_folders(&home.vault, &Machine::with_home(home.path(""))).unwrap();
     assert!(before.is_none(), "no agent was linked by anybody");
     let report = sync(&home);
     assert!(report.restart_required);

@@ -211,8 +211,8 @@ impl Listing {
         }
     }
 
-    /// Returns the skills whose own name or folder's name this is. If there are any, also returns
-    /// those whose own name is unknown.
+    /// Returns the skills whose own name, or whose folder's name, is `name`. If there are any, also
+    /// returns the skills whose SKILL.md was too large to read: the name in it may be `name` too.
     pub fn skills_named(&self, name: &str) -> Vec<&OfferedSkill> {
         let fits = |found: &OfferedSkill| {
             found.name == name || last_part(&found.folder).as_deref() == Some(name)

@@ -392,14 +392,14 @@ impl<T: Waiting> FairQueue<T> {
         };
         let (mut kept, mut behind) = (VecDeque::new(), Vec::new());
         let mut is_first_round = true;
-        self.end_turns();
+        self.requeue_served();
         loop {
             let Some(party) = self.turns.pop_front() else {
                 // A round in which nothing fits ends the group.
                 if self.served.is_empty() {
                     break;
                 }
-                self.end_turns();
+                self.requeue_served();
                 is_first_round = false;
                 continue;
             };
@@ -470,7 +470,7 @@ impl<T: Waiting> FairQueue<T> {
     /// Takes the next request of a party that `may_pass` accepts. Returns it with its party; `None`
     /// if no such party waits.
     pub fn take_next(&mut self, may_pass: impl Fn(&Party) -> bool) -> Option<(Party, T)> {
-        self.end_turns();
+        self.requeue_served();
         let mut at = 0;
         while let Some(party) = self.turns.get(at) {
             if !may_pass(party) {
@@ -511,8 +511,8 @@ impl<T: Waiting> FairQueue<T> {
         self.served_networks.clear();
     }
 
-    /// Puts the parties that were served at the end of the order of turns.
-    fn end_turns(&mut self) {
+    /// Puts the parties that were served and still wait at the end of `turns`, and drops the others.
+    fn requeue_served(&mut self) {
         for network in self.served_networks.drain(..) {
             match self.lanes.get(&network) {
                 Some(queued) if !queued.requests.is_empty() => self.networks.push_back(network),

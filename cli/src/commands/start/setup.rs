@@ -327,7 +327,7 @@ fn adopt_skills(
                 roots.extend(agent.map(|agent| (agent, skill.root.clone())));
                 let line = format!("{TICK} imported {BOLD}{name}{BOLD:#}");
                 context.ui.must_see(line);
-                for line in secret_lines(&done.report.secrets) {
+                for line in describe_secret_files(&done.report.secrets) {
                     context.ui.must_see(line);
                 }
                 if let (Some(backup), false) = (&done.backup, done.not_stored.is_empty()) {
@@ -374,7 +374,7 @@ fn adopt_skills(
 }
 
 /// Formats lines about the files of an imported skill that look like secrets.
-fn secret_lines(secrets: &Secrets) -> Vec<String> {
+fn describe_secret_files(secrets: &Secrets) -> Vec<String> {
     let line = |text: &str, files: &[String]| {
         let files = clean(&files.join(", "), 400);
         (!files.is_empty()).then(|| format!("  {text}: {files}"))

@@ -34,7 +34,7 @@ impl Namespace for Publisher<'_> {
         self.current_catalog().await
     }
 
-    async fn may_resume(&self) -> Result<bool, Failure> {
+    async fn may_resubmit_signed(&self) -> Result<bool, Failure> {
         let Connection { base, slug } = self.connection;
         let Some(trust) = self.vault.trust()? else {
             return Ok(true);

@@ -25,7 +25,8 @@ pub use self::report::{
 pub use self::switches::{Disabled, Switches, keep_to, set_enabled};
 pub(crate) use self::sync::clean_up_links;
 pub use self::sync::{
-    decline_agents, forget_restored, linked_roots, list_unlinked, sync_linked, sync_profiles,
+    decline_agents, forget_restored, linked_roots, list_unlinked, sync_linked_folders,
+    sync_profiles,
 };
 pub use self::view::{
     AgentView, AgentViews, Hidden, HiddenReason, SeenVariant, VariantMaker, view_agents,

@@ -76,7 +76,7 @@ pub fn sync_profiles(
 
 /// Runs [`sync_profiles`] for the folders that are already linked. Returns `None` if none is, so
 /// that adding a skill does not touch the folders of agents that were never linked.
-pub fn sync_linked(
+pub fn sync_linked_folders(
     vault: &Vault,
     machine: &Machine,
 ) -> Result<Option<ProfileSyncReport>, ProfileSyncError> {

@@ -172,7 +172,7 @@ impl ReleaseBuilder<'_> {
         let fits = pending.inputs == Some(inputs)
             && pending.follows == follows
             && !ends_soon(pending.expires_at, self.now)
-            && self.request.resume
+            && self.request.resubmit_signed
             && !self.request.renew;
         if !fits {
             return Ok(None);

@@ -35,7 +35,7 @@ pub trait Namespace {
     /// Returns whether the release that this machine signed last may be submitted again unchanged.
     /// If its proposal was withdrawn or has expired, another publisher may have signed other
     /// content with its number, so the next release needs a new one.
-    async fn may_resume(&self) -> Result<bool, Self::Error>;
+    async fn may_resubmit_signed(&self) -> Result<bool, Self::Error>;
 
     /// Returns whether an owner has made the service forget which vault publishes here. Called only
     /// if the current catalog belongs to another vault. Fails if no client can publish here at all.
@@ -153,7 +153,7 @@ pub async fn publish_library<N: Namespace>(
         let current = namespace.current_catalog_bytes().await?;
         let next = PlanRequest {
             current: current.as_deref(),
-            resume: namespace.may_resume().await?,
+            resubmit_signed: namespace.may_resubmit_signed().await?,
             reached: Some(&reached),
             current_profiles: profiles.as_deref(),
             current_variants: variants.as_ref(),

@@ -43,7 +43,7 @@ pub struct PlanRequest<'a> {
     pub renew: bool,
     /// Whether a release that was signed and not published is submitted again unchanged. If not, a
     /// new one with a higher number is signed.
-    pub resume: bool,
+    pub resubmit_signed: bool,
     /// Number of days until the release expires, from 1 to 400.
     pub days: i64,
     /// Versions that the service has named for skills that an earlier release removed. Skills that
@@ -72,7 +72,7 @@ impl<'a> PlanRequest<'a> {
             current_variants: None,
             renew: false,
             // An interrupted push is continued, so that it does not use up a second number.
-            resume: true,
+            resubmit_signed: true,
             days: DEFAULT_DAYS,
             reached: None,
             sign_again: false,

@@ -124,7 +124,7 @@ pub(super) async fn release_catalog(
 }
 
 /// Returns the root chain of the vault, which lists its keys; `None` before the first release.
-pub(super) async fn current_chain(
+pub(super) async fn current_root_chain(
     page: &ConsolePage,
 ) -> Result<Option<Arc<RootChain>>, StoreError> {
     page.cache
@@ -136,7 +136,7 @@ pub(super) async fn current_chain(
 /// Returns the root chain for a page that shows more than keys. If the current release cannot be
 /// read, returns no chain and `true`, so that the page can show the rest.
 pub(super) async fn readable_chain(page: &ConsolePage) -> (Option<Arc<RootChain>>, bool) {
-    match log_unreadable(current_chain(page).await) {
+    match log_unreadable(current_root_chain(page).await) {
         Some(chain) => (chain, false),
         None => (None, true),
     }

@@ -7,7 +7,7 @@ use vault_format::root::{KeyEntry, KeyFingerprint, RootChain, RootVersion};
 use vault_format::text::error_chain;
 use vault_store::StoreError;
 
-use super::content::{current_chain, to_error_page};
+use super::content::{current_root_chain, to_error_page};
 use super::guard::{ConsoleForm, ConsolePage};
 use super::names::Names;
 use super::outcome::Outcome;
@@ -87,7 +87,7 @@ pub(super) async fn list_people(page: ConsolePage) -> Result<Response, ErrorPage
     };
     let Items { items, next } = read_users_page(page.app(), &page.namespace.id, &listed).await?;
     // An owner must be able to remove a person even while the catalog with the keys cannot be read.
-    let (chain, unreadable) = match current_chain(&page).await {
+    let (chain, unreadable) = match current_root_chain(&page).await {
         Ok(chain) => (chain, false),
         Err(error) => {
             let error = error_chain(&error);
