@@ -27,7 +27,7 @@ pub enum Event<'e> {
     /// An operator's request to reset the account with this address. The operator is authorized by
     /// the permission to invoke the function.
     ResetAccount(Cow<'e, str>),
-    /// An event of an unknown kind.
+    /// An event of a kind that no function handles, which fails the invocation.
     Other,
 }
 

@@ -78,12 +78,12 @@ pub enum Failed {
     /// No account has the address in `reset_account`.
     #[error("no account has this address")]
     NoAccount,
-    /// The deletion of the account in `reset_account` has begun.
+    /// The deletion of the account in `reset_account` has begun, so it cannot be reset.
     #[error(
         "the deletion of this account has begun; an operator enables it first, which cancels that"
     )]
     DeletionBegun,
-    /// The account was not reset.
+    /// The store failed, so the account was not reset. The operator may try again.
     #[error("the account could not be reset")]
     Reset(#[source] vault_store::StoreError),
     /// Background work stopped early. The next run continues it.

@@ -190,7 +190,7 @@ async fn golden_devices() {
     let first = world.call(Group::Devices, &event).await;
     insta::assert_snapshot!("devices-enrol", pretty(&first));
     let state = world.state(&namespace).await;
-    // The same event once more: another answer is right, another state is not.
+    // The same event once more: the answer may differ, but the stored state must not.
     let again = world.call(Group::Devices, &event).await;
     assert_eq!(again["statusCode"], 200);
     assert_eq!(again["body"], first["body"]);
@@ -209,7 +209,7 @@ async fn golden_admin() {
     common::bootstrap(&world.app).await;
     let health = event("GET", "/healthz", &[], None);
     let mut healthy = world.call(Group::Admin, &health).await;
-    // How long the ping took, and with it the length of the body, is the machine's business.
+    // The time of the ping, and so the length of the body, differs from run to run.
     let body = healthy["body"].as_str().unwrap();
     assert_eq!(healthy["headers"]["content-length"], body.len().to_string());
     let told = body.rsplit_once(':').unwrap();

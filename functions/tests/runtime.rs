@@ -48,7 +48,7 @@ fn each_function_starts_answers_and_keeps_its_process() {
         let mut running = Running::start(Path::new(path), &stores::variables(NOWHERE));
         running.ready();
         for _ in 0..5 {
-            // It needs no store: unsigned, under `/v/`.
+            // A function refuses an unsigned request under `/v/` before it reads any store.
             let (answer, _) = running.call(&event("GET", "/v/acme/catalog.json", &[], ""));
             assert_eq!(answer["statusCode"], 401, "{name}: {answer}");
             assert_eq!(answer["headers"]["www-authenticate"], "VaultDevice");
@@ -169,7 +169,7 @@ fn a_variable_that_is_wrong_is_named_in_one_line_and_the_function_ends() {
         ("AWS_REGION", "eu central"),
     ];
     for (variable, wrong) in rows {
-        // The later one counts.
+        // Of two values for one variable, the later one is used.
         let variables = [&good[..], &[(variable, wrong)]].concat();
         let (code, said) = refused("oauth", &variables);
         assert_eq!(code, Some(2), "{variable}={wrong}");

@@ -12,7 +12,8 @@ use crate::person::Person;
 
 /// Redirect address of the app. Nothing listens there: tests read the code from the redirect.
 const CALLBACK: &str = "http://127.0.0.1/callback";
-/// The verifier of PKCE. These sign-ins have nobody to hide it from.
+/// The PKCE verifier of every sign-in. It is fixed, because these tests have no attacker who could
+/// steal a code.
 const VERIFIER: &str = "a-verifier-of-at-least-forty-three-characters";
 
 /// An OAuth client with the access token of a person who signed in.
@@ -28,7 +29,7 @@ impl App {
         Self::sign_in_through(client(), base, person).await
     }
 
-    /// [`Self::sign_in`], with all requests sent by `client`, which must not follow redirects.
+    /// Like [`Self::sign_in`], with all requests sent by `client`, which must not follow redirects.
     pub async fn sign_in_through(client: Client, base: &str, person: Person<'_>) -> Self {
         let resource = format!("{base}/mcp");
         let registration = json!({
@@ -107,7 +108,7 @@ impl App {
     }
 }
 
-/// Sends a request, whose answer must be good, and reads its JSON.
+/// Sends a request and parses the JSON of its answer. Panics unless the status is 2xx.
 async fn read(request: reqwest::RequestBuilder) -> Value {
     let answer = request.send().await.expect("an answer");
     let status = answer.status();

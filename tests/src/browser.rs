@@ -35,7 +35,8 @@ pub struct Walk {
 /// The place at which a [`Walk`] stops.
 #[derive(Clone, Debug)]
 pub enum End {
-    /// The client's redirect address; holds what its query says.
+    /// The redirect address of the app, with the query in which the service put the code or the
+    /// error.
     Back(String),
     /// The service's own sign-in page, when the test gave no e-mail address and password.
     SignIn,
@@ -45,7 +46,7 @@ pub enum End {
 
 /// Creates an HTTP client that follows no redirects and uses no proxy.
 pub fn client() -> Client {
-    // Fails only when a provider was installed before, which is as good.
+    // Installing fails only if an earlier test of this process has installed the provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut client = Client::builder()
         .redirect(redirect::Policy::none())
@@ -76,12 +77,14 @@ impl Browser {
         }
     }
 
-    /// `GET`, without following a redirect.
+    /// Sends `GET` and returns the answer without following a redirect. Panics if there is no
+    /// answer.
     pub async fn get(&mut self, url: &str) -> Response {
         self.try_get(url).await.expect("an answer")
     }
 
-    /// Sends a form, without following a redirect.
+    /// Sends a form by `POST` and returns the answer without following a redirect. Panics if there
+    /// is no answer.
     pub async fn post(&mut self, url: &str, fields: &[(String, String)]) -> Response {
         self.try_post(url, fields).await.expect("an answer")
     }
@@ -117,14 +120,14 @@ impl Browser {
         Ok(response)
     }
 
-    /// Walks an authorize address as a person would: signs in, ticks every scope, approves. Returns
-    /// the redirect address with the code.
+    /// Follows the pages of an authorization address as a person would: signs in, ticks every
+    /// scope, approves. Returns the redirect address with the code.
     pub async fn approve(&mut self, authorize: &str, email: &str, password: &str) -> String {
         self.approve_scopes(authorize, email, password, &["read", "write"])
             .await
     }
 
-    /// Walks an authorize address as [`Browser::approve`] does, and ticks these scopes only.
+    /// Like [`Browser::approve`], but ticks only these scopes.
     pub async fn approve_scopes(
         &mut self,
         authorize: &str,
@@ -142,9 +145,9 @@ impl Browser {
         }
     }
 
-    /// Walks an authorize address to its end: signs in where a page asks for e-mail and password,
-    /// ticks these scopes, approves. Fails, in words without secrets, when a page is not one of the
-    /// walk or when nothing answers.
+    /// Follows the pages of an authorization address to their end: signs in where a page asks for
+    /// e-mail and password, ticks these scopes, approves. Fails at an unexpected page, or if the
+    /// service does not answer; the message has no secrets.
     pub async fn walk(
         &mut self,
         authorize: &str,
@@ -189,7 +192,7 @@ impl Browser {
             next = if let Some(form) = form("/oauth/consent") {
                 consented(&base, form, &page, scopes)
             } else if let Some(form) = form("/account/invitations") {
-                // An invited person without a vault accepts on the way to the app.
+                // A person without a vault who was invited to one is asked here, and accepts.
                 let mut fields = form.hidden.clone();
                 fields.push(("decision".into(), "accept".into()));
                 Next::Post(target_of(&base, form), fields)
@@ -214,13 +217,13 @@ impl Browser {
         Err(format!("sign-in never came to an end: {statuses:?}"))
     }
 
-    /// Opens the page on which a person confirms what an app asked for, signs in there and confirms.
-    /// Returns what the last page says.
+    /// Opens the page on which a person confirms what an app asked for, signs in there and
+    /// confirms. Returns the visible text of the last page.
     pub async fn confirm(&mut self, address: &str, email: &str, password: &str) -> String {
         self.decide(address, (email, password), "confirm").await
     }
 
-    /// As [`Browser::confirm`], with the button `confirm` or `decline`.
+    /// Like [`Browser::confirm`], but presses the button `decision`, `confirm` or `decline`.
     pub async fn decide(
         &mut self,
         address: &str,
@@ -294,7 +297,7 @@ enum Next {
     Post(String, Vec<(String, String)>),
 }
 
-/// The consent form with these scopes ticked, as "Allow" sends it.
+/// Fills in the consent form: ticks these scopes and presses "Allow".
 fn consented(base: &url::Url, form: &Form, page: &str, scopes: &[&str]) -> Next {
     let mut fields = form.hidden.clone();
     for scope in scopes {
@@ -302,7 +305,8 @@ fn consented(base: &url::Url, form: &Form, page: &str, scopes: &[&str]) -> Next 
             fields.push(("scope".into(), (*scope).into()));
         }
     }
-    // Where there is one vault only, the page names it in a hidden field.
+    // For a person with a single vault, the page names it in a hidden field; otherwise choose the
+    // first one that the page offers.
     let is_named = fields.iter().any(|(name, _)| name == "namespace");
     if !is_named && let Some(namespace) = chosen_namespace(page) {
         fields.push(("namespace".into(), namespace));
@@ -316,7 +320,8 @@ fn target_of(base: &url::Url, form: &Form) -> String {
         .map_or_else(|_| form.action.clone(), String::from)
 }
 
-/// The origin to which a form of the page leads, where that is not the page's own.
+/// Returns the other origin to which a form of the page leads; `None` if all lead to the page's
+/// own.
 fn elsewhere(base: &url::Url, forms: &[Form]) -> Option<String> {
     let mut origins = forms
         .iter()
@@ -327,7 +332,7 @@ fn elsewhere(base: &url::Url, forms: &[Form]) -> Option<String> {
         .map(|origin| origin.ascii_serialization())
 }
 
-/// Why there is no answer, without the address: its query may hold a secret.
+/// Describes why a request got no answer. Leaves out the address, whose query may hold a secret.
 pub fn no_answer(error: &reqwest::Error) -> String {
     let mut text = if error.is_timeout() {
         "no answer in time".to_owned()

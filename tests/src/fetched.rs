@@ -1,4 +1,4 @@
-//! A fetched skill, verified from the answer alone.
+//! Verifies a skill that the tool `skill.fetch` returned, with nothing but its answer.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +18,7 @@ pub struct Verified {
     pub version: u64,
     /// How many files the manifest names.
     pub files: usize,
-    /// How many of them came inline, and have the manifest's digest.
+    /// How many of these files came inline; each has the digest of the manifest.
     pub inline: usize,
     /// Fingerprint of the key that signed the manifest.
     pub fingerprint: String,
@@ -86,8 +86,8 @@ pub fn verify(answer: &Value, id: &str) -> Result<Verified, String> {
     })
 }
 
-/// Reads the manifest in an envelope that this key has signed. Which keys count is for the caller
-/// to know: an answer alone does not say.
+/// Reads the manifest in an envelope that this key has signed. The caller must know by other means
+/// whether the key is one of the vault's.
 fn read_manifest(envelope: &str, key: &PublicKey) -> Result<SignedFiles, String> {
     SignedManifest::parse(envelope.as_bytes()).map_err(|error| error.to_string())?;
     let envelope = Envelope::parse(envelope.as_bytes()).map_err(|error| error.to_string())?;
@@ -97,8 +97,8 @@ fn read_manifest(envelope: &str, key: &PublicKey) -> Result<SignedFiles, String>
     vault_format::json::parse(envelope.payload()).map_err(|error| error.to_string())
 }
 
-/// Whether `signature` is good by itself, as a caller would check it who knows nothing of envelopes
-/// with several.
+/// Checks the member `signature` like a caller who ignores the signatures in the envelope: as an
+/// Ed25519 signature over the signed bytes.
 fn stands_alone(answer: &Value, envelope: &str, key: &PublicKey) -> Result<(), String> {
     let envelope = Envelope::parse(envelope.as_bytes()).map_err(|error| error.to_string())?;
     let signature = answer["signature"].as_str().unwrap_or_default();
@@ -117,7 +117,7 @@ fn stands_alone(answer: &Value, envelope: &str, key: &PublicKey) -> Result<(), S
     }
 }
 
-/// A file's bytes, where they came with the answer.
+/// Returns the bytes of a file; `None` if the answer has only a link to it.
 fn content(answer: &Value, file: &Value, path: &str) -> Result<Option<Vec<u8>>, String> {
     if path == SKILL_MD {
         let text = answer["skill_md"].as_str();
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// What a good service answers for a skill of three files.
+    /// Returns the answer of an honest service for a skill of three files.
     fn good() -> Value {
         let file = |path: &str, bytes: &[u8]| RawFile {
             path: path.to_owned(),

@@ -1,12 +1,12 @@
-//! A person's machine: a home folder of its own, and `vault` run in it with nothing of this
-//! machine's environment.
+//! A simulated machine of one person: a temporary home folder, in which `vault` runs without the
+//! variables of this process.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// The binary under test: beside the test binaries of the same build.
+/// Returns the path of the binary under test, which is beside the test binaries of the same build.
 pub fn vault_binary() -> PathBuf {
     assert_cmd::cargo::cargo_bin("vault")
 }
@@ -19,7 +19,7 @@ pub struct Home {
 /// The arguments of a command: a line as people type it, divided at blanks, or a list where an
 /// argument may hold one.
 pub trait Arguments {
-    /// The arguments one by one.
+    /// Returns the arguments in order, without the name of the program.
     fn list(&self) -> Vec<&str>;
 }
 
@@ -64,9 +64,9 @@ impl<A: Arguments + ?Sized> Arguments for &A {
 pub struct Ran {
     /// The exit code; -1 when a signal ended it.
     pub code: i32,
-    /// Standard output.
+    /// Standard output; bytes that are not UTF-8 are replaced.
     pub stdout: String,
-    /// Standard error.
+    /// Standard error; bytes that are not UTF-8 are replaced.
     pub stderr: String,
 }
 
@@ -75,7 +75,7 @@ pub struct Ran {
     reason = "often only the check is wanted"
 )]
 impl Ran {
-    /// Panics with both streams unless the command ended with `code`.
+    /// Returns this result. Panics with both streams unless the command ended with `code`.
     #[track_caller]
     pub fn expect_code(self, code: i32) -> Self {
         self.ended_with(code);
@@ -92,13 +92,13 @@ impl Ran {
         );
     }
 
-    /// Panics with both streams unless the command ended with 0.
+    /// Returns this result. Panics with both streams unless the command ended with 0.
     #[track_caller]
     pub fn ok(self) -> Self {
         self.expect_code(0)
     }
 
-    /// Standard output as JSON.
+    /// Parses standard output as one JSON value. Panics if it is none.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| {
@@ -127,7 +127,7 @@ impl Default for Home {
 }
 
 impl Home {
-    /// A new empty home.
+    /// Creates an empty home folder, which is removed together with this value.
     pub fn new() -> Self {
         Self {
             folder: tempfile::Builder::new()
@@ -137,7 +137,7 @@ impl Home {
         }
     }
 
-    /// The home folder.
+    /// The absolute path of the home folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -152,7 +152,8 @@ impl Home {
         self.path().join(".config/vault")
     }
 
-    /// The part of the trust folder that belongs to the own vault.
+    /// Returns the part of the trust folder that belongs to the vault of this home. Panics if there
+    /// is no vault.
     pub fn own_trust(&self) -> PathBuf {
         let bytes = std::fs::read(self.vault().join("vault.json")).expect("a vault");
         let format: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
@@ -160,7 +161,7 @@ impl Home {
         self.config().join("vaults").join(id)
     }
 
-    /// The files of the own secret keys.
+    /// Returns the key files of the vault of this home.
     pub fn own_keys(&self) -> Vec<PathBuf> {
         let folder = std::fs::read_dir(self.own_trust().join("keys")).expect("a folder of keys");
         folder
@@ -168,7 +169,8 @@ impl Home {
             .collect()
     }
 
-    /// Changes what this machine trusts about a vault, as if it had done so at another time.
+    /// Changes the record of what this machine trusts about the vault with this id, for example to
+    /// make it older.
     pub fn change_trust(&self, vault: &str, change: impl FnOnce(&mut serde_json::Value)) {
         let path = self.config().join("vaults").join(vault).join("trust.json");
         let bytes = std::fs::read(&path).expect("a vault that is trusted here");
@@ -177,7 +179,7 @@ impl Home {
         std::fs::write(&path, trust.to_string()).expect("a file of the test's own");
     }
 
-    /// A `vault` command in this home: clean environment, no input.
+    /// Creates a `vault` command that runs in this home, without other variables and without input.
     pub fn command(&self, arguments: &(impl Arguments + ?Sized)) -> Command {
         let mut command = Command::new(vault_binary());
         self.environment(&mut command);
@@ -188,8 +190,8 @@ impl Home {
         command
     }
 
-    /// Gives `command` this home's environment and nothing else; temporary files go to its folder
-    /// `tmp`, where it has one.
+    /// Sets the environment of `command` to that of this home and nothing else. Temporary files go
+    /// to the folder `tmp` of the home, if it exists.
     pub fn environment(&self, command: &mut Command) {
         command
             .env_clear()
@@ -199,8 +201,8 @@ impl Home {
             .env("LC_ALL", "C.UTF-8")
             .env("TZ", "UTC")
             .env("NO_COLOR", "1");
-        // Killed commands leave their temporary files: a home that is to hold them has a folder for
-        // that.
+        // A killed command leaves its temporary files behind. A test that looks for them creates
+        // this folder.
         let temporary = self.path().join("tmp");
         if temporary.is_dir() {
             command.env("TMPDIR", temporary);
@@ -211,8 +213,8 @@ impl Home {
         }
     }
 
-    /// Runs `vault` to its end. Where it wants a person's confirmation, the person who signed in
-    /// here confirms, and it runs once more.
+    /// Runs `vault` to its end. If the service asks for a confirmation, confirms it as the person
+    /// who signed in last in this home, and runs the command once more.
     pub fn run(&self, arguments: &(impl Arguments + ?Sized)) -> Ran {
         let ran = self.run_once(arguments);
         if self.confirm_wanted(&ran) {
@@ -221,7 +223,8 @@ impl Home {
         ran
     }
 
-    /// Runs `vault` to its end, without confirming a change that asks for it.
+    /// Runs `vault` to its end. Does not confirm a change, so the command fails if the service asks
+    /// for a confirmation.
     pub fn run_once(&self, arguments: &(impl Arguments + ?Sized)) -> Ran {
         self.command(arguments)
             .output()

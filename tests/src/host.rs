@@ -1,8 +1,9 @@
-//! A hostile host: a small HTTP/1.1 server on loopback that answers as it likes, down to the bytes
-//! on the wire.
+//! A hostile host: a small HTTP/1.1 server on loopback, whose answers a test chooses down to the
+//! bytes on the wire.
 //!
-//! It keeps one namespace and answers honestly from it; an [`Attack`] may answer any request in its
-//! place. What a device or an owner would believe is made in [`crate::signed`].
+//! It has one namespace and answers honestly from it, unless an [`Attack`] (a function of the test)
+//! answers a request instead. [`crate::signed`] creates catalogs and bundles that a device or an
+//! owner accepts.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write};
@@ -31,13 +32,14 @@ pub struct Request {
 }
 
 impl Request {
-    /// The value of a header.
+    /// Returns the value of the first header of this lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(header, _)| header == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Whether this asks for the path below `/v/acme/` or `/admin/vaults/acme/`.
+    /// Whether this request has this method, and this path below `/v/acme/` or
+    /// `/admin/vaults/acme/`.
     pub fn is_for(&self, method: &str, path: &str) -> bool {
         let below = ["/v/acme/", "/admin/vaults/acme/"];
         self.method == method
@@ -60,7 +62,7 @@ pub enum Wire {
     CutChunks,
     /// The body in chunks, again and again, until the client closes the connection.
     Endless,
-    /// The body a byte at a time, with this many milliseconds between two.
+    /// The body byte by byte, with this many milliseconds between two bytes.
     Trickle(u64),
     /// Only the body, without status line and headers.
     Bare,
@@ -71,11 +73,11 @@ pub enum Wire {
 pub struct Answer {
     /// HTTP status code.
     pub status: u16,
-    /// Further header lines.
+    /// Header lines besides the one with the length of the body, which `wire` decides.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
-    /// The way of sending it: honest unless set.
+    /// How the response is sent; [`Wire::Honest`] unless [`Answer::over`] changes it.
     pub wire: Wire,
 }
 
@@ -114,7 +116,8 @@ impl Answer {
     }
 }
 
-/// Answers a request in place of the honest host, or leaves it to that with `None`.
+/// A function that answers a request in place of the honest host. With `None` the honest host
+/// answers.
 pub type Attack = Arc<dyn Fn(&Request) -> Option<Answer> + Send + Sync>;
 
 /// The catalogs and objects that the host serves for its one namespace.
@@ -124,7 +127,7 @@ pub struct Namespace {
     pub catalog: Option<Vec<u8>>,
     /// Objects by their hash in hex.
     pub objects: BTreeMap<String, Vec<u8>>,
-    /// The catalogs that were pushed, by release.
+    /// The catalogs that clients have published, by release number.
     pub releases: BTreeMap<u64, Vec<u8>>,
     /// Status that the host reports for every device; `None` means `active`.
     pub status: Option<String>,
@@ -189,7 +192,7 @@ impl Namespace {
         }
     }
 
-    /// What an honest host would answer.
+    /// Returns the answer of an honest host, and stores what the request publishes.
     fn answer(&mut self, request: &Request) -> Answer {
         let path = request.path.split('?').next().unwrap_or_default();
         let under = |root: &str| path.strip_prefix(root).map(str::to_owned);
@@ -286,7 +289,7 @@ impl Namespace {
     }
 }
 
-/// Sign-in without pages: whoever asks is let in.
+/// Answers the requests of a sign-in without pages: every app gets tokens.
 fn oauth(request: &Request, path: &str) -> Option<Answer> {
     let base = format!("http://{}", request.header("host").unwrap_or_default());
     Some(match path {
@@ -315,7 +318,7 @@ struct Kept {
     namespace: Namespace,
     attack: Option<Attack>,
     requests: Vec<Request>,
-    /// Number of body bytes that clients read, of complete and aborted responses.
+    /// Number of bytes written to clients, heads included, in complete and aborted responses.
     sent: u64,
     stopped: bool,
 }
@@ -360,7 +363,7 @@ impl Host {
         format!("{}/v/{SLUG}", self.url)
     }
 
-    /// Replaces the namespace, ends an attack, and forgets the requests so far.
+    /// Replaces the namespace, ends an attack, and clears the record of requests.
     pub fn serve(&self, namespace: Namespace) {
         let mut kept = lock(&self.kept);
         kept.namespace = namespace;
@@ -369,7 +372,7 @@ impl Host {
         kept.sent = 0;
     }
 
-    /// Passes each later request to `attack` first, and forgets the requests so far.
+    /// Passes each later request to `attack` first, and clears the record of requests.
     pub fn attack(&self, attack: impl Fn(&Request) -> Option<Answer> + Send + Sync + 'static) {
         let mut kept = lock(&self.kept);
         kept.attack = Some(Arc::new(attack));
@@ -403,8 +406,8 @@ impl Host {
         lock(&self.kept).requests.clone()
     }
 
-    /// Returns the number of body bytes sent since the last call of [`Self::serve`] or
-    /// [`Self::attack`].
+    /// Returns the number of bytes written to clients, heads included, since the last call of
+    /// [`Self::serve`] or [`Self::attack`].
     pub fn sent(&self) -> u64 {
         lock(&self.kept).sent
     }
@@ -413,13 +416,14 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         lock(&self.kept).stopped = true;
-        // Wakes the listener, so that its thread sees that it is over.
+        // Connect once to wake the listener, whose thread then sees `stopped` and ends.
         let _ = TcpStream::connect(self.url.trim_start_matches("http://"));
     }
 }
 
 fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    // A test that failed while it held the lock says more by its own words.
+    // A poisoned lock means that another thread of the test failed. Its message says more than one
+    // about the lock.
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -472,7 +476,7 @@ fn read(reader: &mut BufReader<&TcpStream>) -> Option<Request> {
     Some(request)
 }
 
-/// Sends an answer; true when the connection can carry another.
+/// Sends an answer. Returns true if the connection can carry another one.
 fn send(
     mut stream: &TcpStream,
     request: &Request,
@@ -518,7 +522,8 @@ fn send(
         Wire::Endless => {
             head.push_str("Transfer-Encoding: chunked\r\n\r\n");
             write(head.as_bytes())?;
-            // Bounded all the same: a reader that never stops is a failure that the test sees.
+            // Bound the endless body, so that a client that never stops reading fails the test
+            // instead of blocking it.
             for _ in 0..(64 << 20) / body.len().max(1) {
                 let mut chunk = format!("{:x}\r\n", body.len()).into_bytes();
                 chunk.extend_from_slice(body);

@@ -1,5 +1,4 @@
-//! What a person does at a terminal: reads results and refusals, signs in on the pages of a
-//! service.
+//! What a person does at a terminal: reads results and errors, signs in on the pages of a service.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -20,9 +19,11 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 /// The way in which the OAuth authorization code gets from the browser to the command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// `--no-browser`: the printed address is followed elsewhere, the last address pasted.
+    /// `--no-browser`, with the browser on another machine: the redirect address is pasted on
+    /// standard input.
     Pasted,
-    /// `--no-browser`: the browser runs on the same machine and reaches the loopback address.
+    /// `--no-browser`, with the browser on the same machine: it requests the loopback address of
+    /// the command.
     Loopback,
 }
 
@@ -31,7 +32,7 @@ pub enum Answer {
 pub struct Person<'a> {
     /// E-mail address of the account.
     pub email: &'a str,
-    /// Its password.
+    /// Password of the account.
     pub password: &'a str,
     /// OAuth scopes that are ticked on the consent page.
     pub scopes: &'a [&'a str],
@@ -58,14 +59,15 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// The flag and the hash that answer a review: its reader has compared them.
+    /// Returns the flag and the hash that accept the shown review when the command runs again.
     #[track_caller]
     pub fn answer(&self) -> [String; 2] {
         ["flag", "sha256"].map(|member| self.data[member].as_str().expect("a text").to_owned())
     }
 }
 
-/// Takes the envelope apart: its shape is the same on success and on failure.
+/// Checks the envelope that `--json` prints, which has the same members on success and on failure.
+/// Returns its members `ok`, `data` and `error`.
 #[track_caller]
 fn envelope(ran: &Ran) -> (bool, Value, Value) {
     assert_eq!(
@@ -90,7 +92,8 @@ fn envelope(ran: &Ran) -> (bool, Value, Value) {
 }
 
 impl Ran {
-    /// The member `data` of a command that succeeded with `--json`.
+    /// Returns the member `data` that a command with `--json` printed. Panics unless the command
+    /// succeeded.
     #[track_caller]
     pub fn data(self) -> Value {
         let ran = self.ok();
@@ -99,7 +102,8 @@ impl Ran {
         data
     }
 
-    /// The failure of a command that ended with `code` and `--json`.
+    /// Returns the error that a command with `--json` printed. Panics unless the command ended with
+    /// the exit code `code`.
     #[track_caller]
     pub fn refused(&self, code: i32) -> Refused {
         self.ended_with(code);
@@ -122,7 +126,7 @@ impl Ran {
         refused
     }
 
-    /// [`Self::refused`], with this word.
+    /// Like [`Self::refused`], but also panics unless the error has the code `code`.
     #[track_caller]
     pub fn fails(&self, exit: i32, code: &str) -> Refused {
         let refused = self.refused(exit);
@@ -131,11 +135,13 @@ impl Ran {
     }
 }
 
-/// Who signed in last in each home, with the password: who confirms what its commands ask for.
+/// The e-mail address and password that signed in last, by the home folder. This person confirms
+/// what commands in that home ask for.
 static PEOPLE: Mutex<BTreeMap<PathBuf, (String, String)>> = Mutex::new(BTreeMap::new());
 
 impl Home {
-    /// Confirms on the page what a command wants to have confirmed; false if it wants nothing.
+    /// Opens the confirmation page that a failed command has printed, and confirms. Returns false
+    /// if the command asked for no confirmation.
     pub fn confirm_wanted(&self, ran: &Ran) -> bool {
         let told = format!("{} {}", ran.stdout, ran.stderr);
         if ran.code != 4 || !told.contains("this needs your confirmation at ") {
@@ -154,7 +160,8 @@ impl Home {
         drop(people);
         let (email, password) =
             person.unwrap_or_else(|| (OWNER.email.to_owned(), OWNER.password.to_owned()));
-        // In a thread of its own: the test may run in an event loop already.
+        // Use a thread of its own, because the test may run in an event loop, where another one
+        // cannot start.
         let confirmed = std::thread::spawn(move || {
             event_loop().block_on(Browser::new().confirm(&address, &email, &password))
         });
@@ -163,14 +170,14 @@ impl Home {
         true
     }
 
-    /// Runs `vault … --json` to its good end and returns the member `data`.
+    /// Runs `vault … --json`, which must succeed, and returns the member `data`.
     #[track_caller]
     pub fn json(&self, arguments: &(impl Arguments + ?Sized)) -> Value {
         self.run(&with_json(arguments)).data()
     }
 
-    /// Runs a command that shows what somebody else made and asks for the hash of it, and then again
-    /// with this hash. Returns the member `data`.
+    /// Runs a command that shows another person's change and asks for its hash, and runs it again
+    /// with that hash. Returns the member `data` of the second run.
     #[track_caller]
     pub fn reviewed(&self, arguments: &(impl Arguments + ?Sized)) -> Value {
         let answer = self.fails(arguments, 3, "review_needed").answer();
@@ -179,20 +186,20 @@ impl Home {
         self.run(&arguments).data()
     }
 
-    /// Runs `vault … --json`, which must end with `code`, and returns what it said.
+    /// Runs `vault … --json`, which must end with the exit code `code`, and returns the error.
     #[track_caller]
     pub fn refused(&self, arguments: &(impl Arguments + ?Sized), code: i32) -> Refused {
         self.run(&with_json(arguments)).refused(code)
     }
 
-    /// [`Self::refused`], with this word.
+    /// Like [`Self::refused`], but the error must also have the code `code`.
     #[track_caller]
     pub fn fails(&self, arguments: &(impl Arguments + ?Sized), exit: i32, code: &str) -> Refused {
         self.run(&with_json(arguments)).fails(exit, code)
     }
 
-    /// Runs a command that signs in, and walks the pages for it. Ends as the command ends, be it
-    /// before the pages.
+    /// Runs a command that signs in, and follows the pages of the sign-in for it. Returns the
+    /// result of the command, which may end before it prints the address of the pages.
     #[track_caller]
     pub fn sign_in(
         &self,
@@ -230,7 +237,7 @@ impl Home {
         });
         let page = match address.recv_timeout(PATIENCE) {
             Ok(page) => Some(page),
-            // It ended before the pages.
+            // The command ended before it printed the address of a sign-in page.
             Err(mpsc::RecvTimeoutError::Disconnected) => None,
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 let _ = child.kill();
@@ -251,7 +258,8 @@ impl Home {
             });
         }
         let status = wait_for(|| child.try_wait().expect("a child"));
-        // Held open until here: the command must not wait for the end of its input.
+        // Standard input stays open until here, because the command must end without the end of its
+        // input.
         drop(stdin);
         let who = (person.email.to_owned(), person.password.to_owned());
         let mut people = PEOPLE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -262,14 +270,14 @@ impl Home {
             stdout: written.join().expect("standard output"),
             stderr: reading.join().expect("standard error"),
         };
-        // It is signed in by now.
+        // The command is signed in now, so only the confirmation is missing.
         if self.confirm_wanted(&ran) {
             return self.run_once(arguments);
         }
         ran
     }
 
-    /// The file of the tokens for a vault's owner.
+    /// Returns the path of the token file for the owner of the vault `slug` at the service `base`.
     pub fn token_file(&self, base: &str, slug: &str) -> PathBuf {
         let service = base.replace("://", "_").replace([':', '/'], "_");
         self.config()
@@ -278,7 +286,7 @@ impl Home {
             .join(format!("{slug}.json"))
     }
 
-    /// The access token for a vault's owner, for requests of the test's own.
+    /// Reads the owner's access token from that file, for requests that a test sends itself.
     pub fn access_token(&self, base: &str, slug: &str) -> String {
         let bytes = std::fs::read(self.token_file(base, slug)).expect("somebody signed in here");
         let tokens: Value = serde_json::from_slice(&bytes).expect("a file of tokens");
@@ -299,7 +307,7 @@ fn with_json(arguments: &(impl Arguments + ?Sized)) -> Vec<&str> {
     all
 }
 
-/// Asks again and again until there is an answer; panics after [`PATIENCE`] at the earliest.
+/// Calls `ask` every 50 ms until it returns a value. Panics after [`PATIENCE`].
 #[track_caller]
 pub fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> T {
     const PAUSE: Duration = Duration::from_millis(50);

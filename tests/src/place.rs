@@ -1,6 +1,7 @@
-//! The deployed service that the tests run against instead of servers of their own, where
-//! `VAULT_TEST_SERVICE` names one: the folder in which `localstack/up` keeps the address. What
-//! cannot run there says so, and is written down beside it.
+//! The deployed service against which the tests run if `VAULT_TEST_SERVICE` names the folder in
+//! which `localstack/up` keeps its address. Otherwise each test starts servers of its own. A test
+//! that cannot run against a deployed service is skipped, and recorded in the file `left-out` of
+//! that folder.
 
 use std::fs;
 use std::io::Write as _;
@@ -20,7 +21,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Name and port of the public address, as in the header `Host`.
+    /// Returns host name and port of the public address, as the header `Host` has them.
     pub fn host(&self) -> String {
         let url = url::Url::parse(&self.url).expect("an address");
         url.authority().to_owned()
@@ -32,15 +33,15 @@ impl Place {
         url.host_str().expect("a name").to_owned()
     }
 
-    /// Where that name leads: names below `localhost` are this machine (RFC 6761), whatever its
-    /// resolver says.
+    /// Returns the address to connect to: loopback, because the host name is below `localhost`,
+    /// which always means this machine (RFC 6761), even if its resolver does not know the name.
     pub fn listens_at(&self) -> SocketAddr {
         let url = url::Url::parse(&self.url).expect("an address");
         (Ipv4Addr::LOCALHOST, url.port().expect("a port")).into()
     }
 }
 
-/// The deployed service; `None` where every test starts servers of its own.
+/// Returns the deployed service; `None` if every test starts servers of its own.
 pub fn deployed() -> Option<&'static Place> {
     static PLACE: OnceLock<Option<Place>> = OnceLock::new();
     PLACE.get_or_init(named).as_ref()
@@ -65,8 +66,9 @@ fn named() -> Option<Place> {
     })
 }
 
-/// Whether the test that asks, or the part of it that is named, is left out because a deployed
-/// service is tested. Writes its name and the reason down; `tests/run` prints and counts them.
+/// Returns true if a deployed service is tested. The caller then skips `part` of its test, or the
+/// whole test if `part` is empty. Records the name of the test and `reason`, which `tests/run`
+/// prints and counts.
 #[expect(clippy::print_stderr, reason = "says what a test leaves out")]
 pub fn leaves_out(part: &str, reason: &str) -> bool {
     let Some(place) = deployed() else {
@@ -84,7 +86,7 @@ pub fn leaves_out(part: &str, reason: &str) -> bool {
         .create(true)
         .append(true)
         .open(place.folder.join("left-out"));
-    // One call, so that lines of tests that run at once do not mix.
+    // Write the line with one call, so that lines of concurrent tests do not mix.
     file.and_then(|mut file| file.write_all(line.as_bytes()))
         .expect("the folder of the deployed service");
     true

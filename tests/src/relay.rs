@@ -1,4 +1,4 @@
-//! A relay on loopback between commands and a server. It carries every request, and may lie about
+//! A relay on loopback between commands and a server. It passes on every request, and may falsify
 //! the answer.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +46,7 @@ impl State {
         is_busy && self.refused.insert(path.to_owned())
     }
 
-    /// Returns the response that the client gets instead of `honest`.
+    /// Returns the response to send for the server's response `honest`, falsified as `lie` says.
     fn answer(&mut self, path: &str, honest: &Bytes) -> Bytes {
         self.seen.insert(path.to_owned(), honest.clone());
         let told = match self.lie {
@@ -75,7 +75,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Listens at this port of loopback, and carries to the server at this address.
+    /// Listens at this port of loopback, and passes requests on to the server at the address
+    /// `server`.
     pub fn start(port: u16, server: String) -> Self {
         let state = Arc::<Mutex<State>>::default();
         let (shared, client) = (Arc::clone(&state), browser::client());
@@ -94,7 +95,8 @@ impl Relay {
                 let mut answer = head;
                 let is_good = answer.status() == StatusCode::OK;
                 let body = if is_read && is_good {
-                    // An answer of another length or kind would be refused for that alone.
+                    // A client would reject a falsified answer for its wrong length, before it
+                    // checks the content.
                     answer.headers_mut().remove("content-length");
                     state
                         .lock()
@@ -121,21 +123,22 @@ impl Relay {
         }
     }
 
-    /// Remembers all answers to reads that it has seen so far, for [`Lie::Old`].
+    /// Stores the latest response to each read so far, for [`Lie::Old`].
     pub fn keep(&self) {
         let mut state = self.state.lock().expect("no panic in between");
         state.kept = state.seen.clone();
     }
 
-    /// Is busy from now on for each path that contains `part`, the first time that it is asked for
-    /// there. Returns how many requests it has refused since the last call.
+    /// From now on, answers 503 to the first request for each path that contains `part`; empty for
+    /// no path. Returns the number of requests that it has refused since the last call.
     pub fn be_busy(&self, part: &str) -> usize {
         let mut state = self.state.lock().expect("no panic in between");
         part.clone_into(&mut state.busy);
         std::mem::take(&mut state.refused).len()
     }
 
-    /// Lies from now on as told. Returns how many answers were lies since the last call.
+    /// Falsifies all later responses in this way. Returns the number of falsified responses since
+    /// the last call.
     pub fn lie(&self, lie: Lie) -> usize {
         let mut state = self.state.lock().expect("no panic in between");
         state.lie = lie;
@@ -143,8 +146,8 @@ impl Relay {
     }
 }
 
-/// Sends a request to a server as it is, the host that the client named included. `None` where
-/// nobody answers.
+/// Sends a request to a server unchanged, with the header `Host` of the client. Returns the
+/// response without its body, and the body; `None` if the server does not answer.
 pub async fn carry(
     client: &Client,
     server: &str,
@@ -170,7 +173,7 @@ pub async fn carry(
     Some((head, sent.bytes().await.ok()?))
 }
 
-/// The answer of a service that has too much to do.
+/// Returns the answer of a busy service: 503, with `Retry-After` of one second.
 fn busy() -> Response {
     let body = r#"{"code":"unavailable","title":"Service Unavailable","status":503}"#;
     let mut answer = Response::new(Body::from(body));
@@ -182,7 +185,8 @@ fn busy() -> Response {
     answer
 }
 
-/// Returns status 502, as a proxy does if the server behind it does not answer.
+/// Returns an empty answer with the status 502, as a proxy does if the server behind it does not
+/// answer.
 pub fn bad_gateway() -> Response {
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = StatusCode::BAD_GATEWAY;

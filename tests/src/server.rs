@@ -1,5 +1,6 @@
-//! A running `vault serve` of the built binary, on loopback, with a home of its own; or, where
-//! [`place::deployed`] names one, the deployed service with namespaces of its own.
+//! A running `vault serve` of the built binary, on loopback, with a home of its own. If
+//! [`place::deployed`] returns a service, that one is used instead, with namespaces that no other
+//! test uses.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -14,7 +15,7 @@ use crate::place::{self, Place};
 
 /// E-mail address of the first account of every test server.
 pub const OWNER_EMAIL: &str = "owner@example.com";
-/// Its password (24 characters or more).
+/// Password of that account. A server requires at least 24 characters.
 pub const OWNER_PASSWORD: &str = "correct horse battery staple 42";
 
 /// A `vault serve` process, which ends when the value is dropped.
@@ -29,8 +30,8 @@ pub struct Server {
     port: u16,
     database: String,
     settings: Vec<(String, String)>,
-    /// What the names of its namespaces and accounts end with; empty for a server that serves
-    /// nobody else.
+    /// Suffix of the names of namespaces and accounts, which keeps the tests of a deployed service
+    /// apart. Empty for a server of this test alone.
     suffix: String,
 }
 
@@ -44,13 +45,14 @@ pub enum Database {
 }
 
 impl Server {
-    /// Starts a server and waits for the line that says it listens.
+    /// Starts a server and waits until its log says that it listens. Panics if it does not.
     pub fn start(database: &Database) -> Self {
         Self::start_with(database, &[])
     }
 
-    /// Starts a server with further variables, such as `VAULT_LIMIT_CATALOG`; one of them may be
-    /// `VAULT_PUBLIC_URL`, where the tests stand between.
+    /// Like [`Server::start`], with further environment variables, such as `VAULT_LIMIT_CATALOG`.
+    /// Set `VAULT_PUBLIC_URL` to the address of a relay to have clients reach the server through
+    /// it.
     pub fn start_with(database: &Database, settings: &[(&str, &str)]) -> Self {
         if let Some(place) = place::deployed() {
             return Self::at(place, database, settings);
@@ -86,13 +88,13 @@ impl Server {
         server
     }
 
-    /// Uses namespaces of the deployed service that no other test uses.
+    /// Returns the deployed service with a new suffix, so that no other test uses its namespaces.
     fn at(place: &Place, database: &Database, settings: &[(&str, &str)]) -> Self {
         assert!(
             matches!(database, Database::Sqlite),
             "a deployed service has one database: `place::leaves_out` says so"
         );
-        // It was deployed without limits, and nothing else about it can be chosen here.
+        // The service was deployed without limits, and a test cannot change its settings.
         assert!(
             settings
                 .iter()
@@ -111,22 +113,24 @@ impl Server {
         }
     }
 
-    /// Whether it is a process of the test's own, which may be stopped, traced and looked into.
+    /// Whether this is a process of the test, which it may stop, trace and inspect, and not a
+    /// deployed service.
     pub fn is_own(&self) -> bool {
         self.suffix.is_empty()
     }
 
-    /// The name under which a namespace, or an account, of this test is known at the service.
+    /// Returns the name that a namespace or an account of this test has at the service: `name` with
+    /// the suffix.
     pub fn named(&self, name: &str) -> String {
         format!("{name}{}", self.suffix)
     }
 
-    /// Returns host and port, which stand after `://` in the address.
+    /// Returns host and port of the public address.
     pub fn authority(&self) -> &str {
         self.url.split_once("://").expect("an address").1
     }
 
-    /// Starts the process again over the same data, after `stop` or `kill`.
+    /// Starts the process again with the same data, after `stop` or `kill`.
     pub fn resume(&mut self) {
         assert!(
             self.launch(Command::new(vault_binary())),
@@ -140,11 +144,12 @@ impl Server {
         self.settings.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Starts it again under strace with these options. False when it ended before it listened, as
-    /// a fault may want.
+    /// Starts the process again under strace with these options. Returns false if the process ended
+    /// before it listened, which an injected fault may cause.
     pub fn resume_traced(&mut self, options: &[String]) -> bool {
         let mut command = Command::new("strace");
-        // The tracer stands aside, so that the child is the server itself.
+        // With `-D` strace detaches from the command, so that the child process is the server
+        // itself.
         command
             .arg("-D")
             .args(options)
@@ -191,11 +196,11 @@ impl Server {
         });
         self.child = Some(child);
         self.logging = Some(logging);
-        // The sender is gone once the pipe is closed: the process ended.
+        // This fails at once if the process ends, because the thread then drops the sender.
         wait.recv_timeout(Duration::from_mins(1)).is_ok()
     }
 
-    /// The port that the process listens on, on loopback.
+    /// The port of loopback on which the process listens.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -206,7 +211,8 @@ impl Server {
         let _ = child.wait();
     }
 
-    /// Asks the server to stop and returns its exit code and output.
+    /// Sends SIGTERM and waits until the server ends. Returns its exit code and output; its log is
+    /// in [`Server::log_text`].
     pub fn stop(&mut self) -> Ran {
         let child = self.child.take().expect("a running server");
         let _ = Command::new("kill")
@@ -220,15 +226,16 @@ impl Server {
         left.into()
     }
 
-    /// Ends the server at once, as `kill -9` does.
+    /// Kills the server with SIGKILL, and waits until it has ended.
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("a running server");
         let _ = child.kill();
         let _ = child.wait();
     }
 
-    /// Starts a second process over the same database: the same public address, another port, a
-    /// home of its own. A deployed service is that already.
+    /// Starts a second process with the same database and public address, another port and a home
+    /// of its own. For a deployed service, which has several processes already, returns the same
+    /// service.
     #[must_use]
     pub fn replica(&self) -> Self {
         if let Some(place) = place::deployed() {
@@ -237,7 +244,7 @@ impl Server {
             return same;
         }
         let same = [("VAULT_PUBLIC_URL", self.url.as_str())];
-        // Any address of a database will do.
+        // `Postgres` takes any address of a database, also that of a SQLite file.
         Self::start_with(&Database::Postgres(self.database.clone()), &same)
     }
 
@@ -249,12 +256,13 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The address of the database.
+    /// The address of a PostgreSQL database, or the path of the SQLite file. Empty for a deployed
+    /// service.
     pub fn database(&self) -> &str {
         &self.database
     }
 
-    /// The server's process id.
+    /// The process id of the running server. Panics if it does not run.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("a running server").id()
     }
@@ -278,7 +286,7 @@ impl Drop for Server {
     }
 }
 
-/// A minus sign and eight letters and digits that nobody else has.
+/// Returns a hyphen and eight random letters and digits.
 fn fresh_suffix() -> String {
     let folder = tempfile::Builder::new()
         .prefix("-")
@@ -289,13 +297,14 @@ fn fresh_suffix() -> String {
     name.to_string_lossy().to_lowercase()
 }
 
-/// A port of loopback that nobody listens on right now. It lies below the ports that the system
-/// gives to who asks for any, so that no other test gets it before its server listens.
+/// Returns a port of loopback that is free now. It is below the ports that the system gives to
+/// programs that ask for any port, so that no other test takes it before the server listens.
 pub fn free_port() -> u16 {
     const FIRST: u32 = 10_000;
     const PORTS: u32 = 20_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Tests run in processes of their own, with ids one after the other.
+    // Each test runs in its own process, and ids of processes are consecutive. Starting 16 apart
+    // keeps their ports apart.
     let start = std::process::id().wrapping_mul(16);
     (0..PORTS)
         .map(|_| {

@@ -1,5 +1,5 @@
-//! What owners sign, for hosts to serve: root versions, skills and catalogs by keys with numbers,
-//! good ones and others.
+//! Creates what owners sign, valid and invalid, for a [`Host`] to serve: root versions (versions of
+//! a vault's list of keys), skills and catalogs. Each key is named by a number, which is its seed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,10 +23,10 @@ use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::host::{Host, SLUG};
 
-/// The number of the recovery key, the root role of every vault; publishers have lower ones.
+/// The number of the recovery key, which alone may sign root versions. Publishers have lower
+/// numbers.
 pub const RECOVERY: u8 = 200;
-/// When every root version was signed. It decides nothing, and a fixed time makes the same bytes
-/// each time.
+/// The time in every root version. It is fixed, so that each run makes the same bytes.
 const ROOT_TIME: Timestamp = Timestamp::from_unix(1_795_000_000);
 
 /// Returns the secret key with this number; the same number gives the same key.
@@ -34,14 +34,15 @@ pub fn key(number: u8) -> SecretKey {
     SecretKey::from_seed([number; 32])
 }
 
-/// The first root version of the vault of these tests: the recovery key is its root role, key 0 its
-/// publisher.
+/// Returns the first root version of the vault of these tests: [`RECOVERY`] may change its keys,
+/// and key 0 publishes.
 pub fn first_root() -> RootChain {
     static CHAIN: LazyLock<RootChain> = LazyLock::new(|| vault_of(RECOVERY, 0));
     CHAIN.clone()
 }
 
-/// The first root version of a vault with this key as its root role and this publisher.
+/// Creates the first root version of a vault in which the key `root` may change the keys and
+/// `publisher` publishes.
 pub fn vault_of(root: u8, publisher: u8) -> RootChain {
     let mut edit = RootEdit::begin_first(ROOT_TIME);
     edit.add_root_key(named(root))
@@ -50,7 +51,8 @@ pub fn vault_of(root: u8, publisher: u8) -> RootChain {
         .expect("a first root version")
 }
 
-/// The chain with one more version, changed as given and signed by these keys.
+/// Returns the chain with one more root version, which has the changes that `change` makes and is
+/// signed by the keys `signers`.
 pub fn next_root(
     chain: &RootChain,
     signers: &[u8],
@@ -63,7 +65,8 @@ pub fn next_root(
     edit.sign(&signers).expect("a good root version")
 }
 
-/// The chain with a version in which key `to` has taken the place of publisher `from`.
+/// Returns the chain with a root version in which key `to` replaces the publisher `from`, without
+/// revoking it.
 pub fn rotated(chain: &RootChain, from: u8, to: u8) -> RootChain {
     next_root(chain, &[RECOVERY], |edit| {
         edit.replace(&key(from).public(), named(to))
@@ -71,7 +74,8 @@ pub fn rotated(chain: &RootChain, from: u8, to: u8) -> RootChain {
     })
 }
 
-/// The chain with a version that revokes publisher `stolen` and names `new` in its place.
+/// Returns the chain with a root version that revokes the publisher `stolen` and adds the publisher
+/// `new`.
 pub fn revoked(chain: &RootChain, stolen: u8, new: u8) -> RootChain {
     next_root(chain, &[RECOVERY], |edit| {
         edit.add_publisher(named(new)).expect("a new key");
@@ -88,13 +92,13 @@ pub fn named(number: u8) -> KeyEntry {
     }
 }
 
-/// The envelopes of a chain, oldest first.
+/// Returns the signed envelope of each root version, the oldest first.
 pub fn envelopes(chain: &RootChain) -> Vec<Envelope> {
     let versions = chain.versions().iter();
     versions.map(|version| version.envelope().clone()).collect()
 }
 
-/// The vault of these tests.
+/// Returns the id of the vault whose first root version is [`first_root`].
 pub fn vault_id() -> VaultId {
     first_root().vault_id()
 }
@@ -104,7 +108,7 @@ pub fn now() -> Timestamp {
     SystemClock.now()
 }
 
-/// A plain file of a skill.
+/// Creates a file of a skill that is not executable.
 pub fn file(path: &str, bytes: impl Into<Vec<u8>>) -> File {
     File {
         path: path.parse().expect("a path that a skill may have"),
@@ -113,7 +117,7 @@ pub fn file(path: &str, bytes: impl Into<Vec<u8>>) -> File {
     }
 }
 
-/// A manifest of these files, in their order.
+/// Creates an unsigned manifest of these files, in this order, for the vault of these tests.
 pub fn manifest(name: &str, version: u64, files: &[File]) -> Manifest {
     let entry = |file: &File| FileEntry {
         path: file.path.clone(),
@@ -145,7 +149,7 @@ pub fn manifest(name: &str, version: u64, files: &[File]) -> Manifest {
     }
 }
 
-/// A skill with a SKILL.md and these files, signed by a key and encoded.
+/// Creates the bundle of a skill with a SKILL.md and the files `more`, signed by the key `signer`.
 pub fn skill_by(signer: u8, name: &str, version: u64, more: &[(&str, &[u8])]) -> EncodedBundle {
     let mut files = vec![file(
         "SKILL.md",
@@ -156,13 +160,14 @@ pub fn skill_by(signer: u8, name: &str, version: u64, more: &[(&str, &[u8])]) ->
     sign_skill(&manifest(name, version, &files), &files, signer)
 }
 
-/// The bundle of these files under this manifest, by a key.
+/// Creates the bundle of a manifest, signed by the key `signer`, and these files.
 pub fn sign_skill(manifest: &Manifest, files: &[File], signer: u8) -> EncodedBundle {
     let signed = SignedManifest::sign(manifest, &key(signer)).expect("a good manifest");
     bundle::encode(&signed, manifest, files).expect("a bundle")
 }
 
-/// A skill with a SKILL.md of another vault, signed by a key.
+/// Creates the bundle of a skill of the vault with this chain, signed by the key `signer`. The
+/// skill has only a SKILL.md.
 pub fn skill_of(chain: &RootChain, signer: u8, name: &str, version: u64) -> EncodedBundle {
     let text = format!("This is version {version}.");
     let files = [file("SKILL.md", crate::skills::skill_md(name, &text))];
@@ -174,13 +179,13 @@ pub fn skill_of(chain: &RootChain, signer: u8, name: &str, version: u64) -> Enco
     bundle::encode(&signed, &manifest, &files).expect("a bundle")
 }
 
-/// [`skill_by`] the vault's first key.
+/// Like [`skill_by`], signed by key 0, the publisher of [`first_root`].
 pub fn skill(name: &str, version: u64, more: &[(&str, &[u8])]) -> EncodedBundle {
     skill_by(0, name, version, more)
 }
 
-/// A bundle written by hand, as vaults write them: the manifest and the files as given, signed by
-/// the vault's first key whatever they say.
+/// Creates a bundle from JSON that no rule has checked, for tests of invalid ones: the manifest and
+/// the files as given, signed by key 0.
 pub fn bundle_of(manifest: &Value, files: &Value) -> EncodedBundle {
     let payload = canonical(manifest);
     let envelope = Envelope::sign(manifest::PAYLOAD_TYPE, payload.as_bytes(), &[&key(0)]);
@@ -195,8 +200,8 @@ pub fn bundle_of(manifest: &Value, files: &Value) -> EncodedBundle {
     }
 }
 
-/// Compact JSON with members in the order of manifests and bundles; a [`Value`] keeps them by the
-/// alphabet.
+/// Formats compact JSON with the members in the order of manifests and bundles, because a [`Value`]
+/// sorts them alphabetically.
 fn canonical(value: &Value) -> String {
     const ORDER: &[&str] = &[
         "schema",
@@ -260,7 +265,7 @@ pub fn entry(name: &str, version: u64, bundle: &EncodedBundle) -> SkillEntry {
     }
 }
 
-/// The owner of a vault that is published at one address.
+/// The owner of the vault that one host serves, who signs its catalogs.
 #[derive(Clone, Debug)]
 pub struct Owner {
     base: String,
@@ -269,7 +274,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Publishes at this host, under the first root version.
+    /// Creates the owner of the vault at this host, under the first root version.
     pub fn at(host: &Host) -> Self {
         Self {
             base: host.url.clone(),
@@ -277,7 +282,7 @@ impl Owner {
         }
     }
 
-    /// The same owner under other root versions.
+    /// Returns an owner of the same address who signs under other root versions.
     #[must_use]
     pub fn under(&self, chain: &RootChain) -> Self {
         Self {
@@ -286,7 +291,7 @@ impl Owner {
         }
     }
 
-    /// A good catalog, by a key, of these skills.
+    /// Creates a valid catalog of these skills, unsigned. `signer` is the publisher that it names.
     pub fn catalog(&self, release: u64, signer: u8, skills: &[SkillEntry]) -> Catalog {
         let slug: Slug = SLUG.parse().expect("a slug");
         Catalog {
@@ -300,7 +305,8 @@ impl Owner {
             public_key: key(signer).public(),
             root_version: self.chain.version(),
             root_sha256: *self.chain.newest().payload_sha256(),
-            // A release that no machine of these tests holds: devices compare what they know.
+            // Names a release that no device of these tests has, so no device can find a
+            // contradiction.
             previous: (release > 1).then(|| ReleaseRef {
                 release: 1,
                 payload_sha256: Digest::of(&release.to_be_bytes()),
@@ -318,14 +324,16 @@ impl Owner {
         self.sign(&self.catalog(release, signer, skills), signer)
     }
 
-    /// Signs a catalog, and returns its file with the owner's root versions.
+    /// Signs a catalog with the key `signer`, and returns the catalog file, which also has the
+    /// owner's root versions.
     pub fn sign(&self, catalog: &Catalog, signer: u8) -> Vec<u8> {
         let payload = vault_format::json::to_bytes(catalog);
         sign_anything(&payload, &envelopes(&self.chain), signer)
     }
 }
 
-/// Where the list of root versions stands in a catalog file.
+/// Returns the range of the list of root versions in the bytes of a catalog file, brackets
+/// included.
 pub fn roots_range(file: &[u8]) -> Range<usize> {
     let text = std::str::from_utf8(file).expect("a catalog file");
     let start = text.find("\"roots\":").expect("root versions") + 8;
@@ -333,7 +341,7 @@ pub fn roots_range(file: &[u8]) -> Range<usize> {
     start..end.expect("the catalog's own envelope")
 }
 
-/// The root versions in a catalog file.
+/// Returns the envelopes of the root versions in a catalog file.
 pub fn roots_of(file: &[u8]) -> Vec<Envelope> {
     let file: Value = serde_json::from_slice(file).expect("a catalog file");
     let roots = file["roots"].as_array().expect("root versions").iter();
@@ -348,14 +356,15 @@ pub fn read_catalog(bytes: &[u8]) -> Result<Catalog, CatalogError> {
     file.read_counted(&file.payload_sha256())
 }
 
-/// Signs any bytes as if they were a catalog, beside any root versions. An owner's own tool refuses
-/// to.
+/// Creates a catalog file with any bytes as its signed payload and any root versions, which an
+/// owner's own tool refuses.
 pub fn sign_anything(payload: &[u8], roots: &[Envelope], signer: u8) -> Vec<u8> {
     let envelope = Envelope::sign(catalog::PAYLOAD_TYPE, payload, &[&key(signer)]);
     file_of(&envelope, roots, signer)
 }
 
-/// The file around an envelope, naming this key.
+/// Creates the catalog file of a signed envelope. `named` is the key that the file names for the
+/// signature.
 pub fn file_of(envelope: &Envelope, roots: &[Envelope], named: u8) -> Vec<u8> {
     let text =
         |envelope: &Envelope| String::from_utf8(envelope.to_bytes()).expect("an envelope is JSON");

@@ -1,15 +1,15 @@
-//! Skills as people write them, made on the spot.
+//! Creates files of skills, as people write them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// A plain SKILL.md with this name and one line of body.
+/// Returns a SKILL.md with this name, a description and this body.
 pub fn skill_md(name: &str, body: &str) -> Vec<u8> {
     format!("---\nname: {name}\ndescription: A skill that the tests made to see {name} through.\ntags: [test]\n---\n{body}\n").into_bytes()
 }
 
-/// Writes the files of a skill; a file that begins with `#!` becomes executable.
+/// Writes the files of a skill into a folder. A file that begins with `#!` becomes executable.
 pub fn write(folder: &Path, files: &[(&str, &[u8])]) {
     fs::create_dir_all(folder).expect("a skill folder");
     for (path, bytes) in files {
@@ -26,8 +26,8 @@ pub fn write(folder: &Path, files: &[(&str, &[u8])]) {
     }
 }
 
-/// The files whose bytes a careless tool would change: binary, tabs, trailing blanks, CRLF, BOM, no
-/// last newline, NUL, wide characters.
+/// Returns files whose bytes a careless tool would change: binary data, tabs, trailing blanks,
+/// CRLF, a byte order mark, no last newline, NUL, wide characters.
 pub fn awkward_files() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         (

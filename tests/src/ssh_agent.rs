@@ -1,4 +1,5 @@
-//! OpenSSH's own agent in a person's home, with a person who answers when it asks.
+//! OpenSSH's `ssh-agent` in a test home, with a script that answers its questions in place of a
+//! person.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,14 +9,15 @@ use std::process::{Child, Command, Stdio};
 use crate::home::Home;
 use crate::person::wait_for;
 
-/// An agent that ends with the test.
+/// A running `ssh-agent`, which is killed when this value is dropped.
 pub struct SshAgent {
     child: Child,
     home: PathBuf,
 }
 
 impl SshAgent {
-    /// Starts an agent in this home. Commands of the home reach it from now on.
+    /// Starts an agent whose socket is in this home, so that later commands of the home use it. It
+    /// confirms each use of a key until [`Self::person_answers`] changes that.
     pub fn start(home: &Home) -> Self {
         let home_path = home.path().to_owned();
         let asked = home_path.join("asked");
@@ -47,15 +49,16 @@ impl SshAgent {
         agent
     }
 
-    /// What the person does when the agent asks: a line of shell. `exit 1` declines.
+    /// Sets the line of shell that answers the agent's questions: `exit 0` confirms, `exit 1`
+    /// declines.
     pub fn person_answers(&self, line: &str) {
         let answer = self.home.join("answer");
         fs::write(&answer, format!("#!/bin/sh\n{line}\n")).expect("a file of the test's own");
         fs::set_permissions(&answer, fs::Permissions::from_mode(0o755)).expect("its mode");
     }
 
-    /// Makes a key of this kind and adds it, with these options of `ssh-add`. Returns its
-    /// fingerprint.
+    /// Creates a key of this kind, such as `ed25519`, and adds it to the agent with these options
+    /// of `ssh-add`. Returns its fingerprint, `SHA256:…`.
     pub fn add_key(&self, name: &str, kind: &str, options: &[&str]) -> String {
         let file = self.home.join(name);
         let path = file.to_str().expect("a path of the test's own");
@@ -66,7 +69,8 @@ impl SshAgent {
         fingerprint.to_owned()
     }
 
-    /// Runs a program of OpenSSH against this agent and returns what it prints.
+    /// Runs a program of OpenSSH that uses this agent, and returns its standard output. Panics if
+    /// it fails.
     pub fn ssh(&self, program: &str, arguments: &[&str]) -> String {
         let output = Command::new(program)
             .args(arguments)
@@ -90,7 +94,7 @@ impl Drop for SshAgent {
     }
 }
 
-/// Where the agent of a home listens.
+/// Returns the path of the socket on which the agent of a home listens.
 pub fn socket(home: &Home) -> PathBuf {
     home.path().join("agent.sock")
 }

@@ -1,10 +1,11 @@
-//! A fault at every state-changing system call of a command, one after the other, by strace:
-//! `kill -9`, or an error.
+//! Kill sweeps: runs a command again and again, each time with a fault at another system call that
+//! changes state. strace injects the fault: `kill -9`, or an error of the call.
 //!
-//! strace strikes before the chosen call takes effect, so each run leaves the state of just before
-//! it. The points come from a first traced run: the ordinal of each call among the calls of its
-//! name in its thread, since that is how strace counts. A thread may do its calls in another order
-//! next time; then the run ends unharmed, which is a point like any other.
+//! The fault comes before the call takes effect, so each run leaves the state just before that
+//! call. A first traced run yields the points at which to inject faults. A point names a call by
+//! its number among the calls of the same name in its thread, because strace counts in this way. If
+//! a thread makes its calls in another order in a later run, the fault may never occur; the run
+//! then ends normally.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -66,7 +67,8 @@ pub enum Fault {
 }
 
 impl Point {
-    /// Renames, flushes and removals are what atomicity is made of: a sample never leaves them out.
+    /// Whether the call is a rename, a flush, a link or a removal. Atomic changes of files depend
+    /// on these calls, so [`spread`] keeps all of them.
     fn is_essential(&self) -> bool {
         ["rename", "sync", "unlink", "rmdir", "link"]
             .iter()
@@ -74,8 +76,8 @@ impl Point {
     }
 }
 
-/// Whether strace is here and may trace. Says what is left out when not; panics then with
-/// `CI=true`.
+/// Returns whether strace is installed and may trace. If not, prints which tests are left out, or
+/// panics if `CI=true` is set.
 #[expect(
     clippy::disallowed_methods,
     reason = "nothing is left out where CI is set"
@@ -107,8 +109,8 @@ fn available() -> Result<(), String> {
     }
 }
 
-/// Runs `vault` with `arguments` once in `home` under strace, to its good end, and returns the
-/// points at which it changed something, in their order.
+/// Runs `vault` with `arguments` once in `home` under strace, which must succeed, and returns the
+/// points at which it changed state, in order.
 #[track_caller]
 pub fn points(home: &Home, arguments: &[&str]) -> Vec<Point> {
     let trace = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -118,14 +120,15 @@ pub fn points(home: &Home, arguments: &[&str]) -> Vec<Point> {
     read_points(trace.path(), "")
 }
 
-/// The options of strace that write every state-changing call to `file`, for [`read_points`].
+/// Returns the options with which strace writes every state-changing call to `file`, for
+/// [`read_points`].
 pub fn trace_options(file: &str) -> [String; 9] {
     let set = format!("trace={}", known(CHANGING).join(","));
     ["-f", "-y", "-qq", "-s", "0", "-e", &set, "-o", file].map(str::to_owned)
 }
 
-/// The points of a trace, each once, in their order: those from the first line on that holds
-/// `from`, though all calls count.
+/// Returns the points of a trace in order, each once. Points before the first line that contains
+/// `from` are left out, but their calls are counted.
 pub fn read_points(trace: &Path, from: &str) -> Vec<Point> {
     let text = std::fs::read_to_string(trace).expect("a trace");
     let mut ordinals: BTreeMap<(String, String), usize> = BTreeMap::new();
@@ -164,13 +167,13 @@ pub fn read_points(trace: &Path, from: &str) -> Vec<Point> {
     points
 }
 
-/// Runs `vault` in `home` with a fault at `point`. `None` when it was killed there; what it left
-/// when it ended by itself.
+/// Runs `vault` in `home` with a fault at `point`. Returns `None` if the fault killed it, else its
+/// result.
 pub fn strike(home: &Home, arguments: &[&str], point: &Point, fault: Fault) -> Option<Ran> {
     let [trace, inject] = fault_options(point, fault);
     let options = ["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
     let ran = strace(home, &options, arguments);
-    // strace ends by the same signal as what it traced.
+    // strace ends by the same signal as the traced program, and then there is no exit code.
     (ran.code != -1).then_some(ran)
 }
 
@@ -186,8 +189,8 @@ pub fn fault_options(point: &Point, fault: Fault) -> [String; 2] {
     ]
 }
 
-/// The first, the last and every rename, flush, link and removal; of the others as many as fit in
-/// `most`, spread evenly.
+/// Selects points: the first, the last, and every rename, flush, link and removal. Of the others,
+/// as many as fit into `most`, spread evenly.
 pub fn spread(points: Vec<Point>, most: usize) -> Vec<Point> {
     let total = points.len();
     let kept = |at: usize, point: &Point| point.is_essential() || at == 0 || at + 1 == total;
@@ -213,8 +216,8 @@ pub fn spread(points: Vec<Point>, most: usize) -> Vec<Point> {
         .collect()
 }
 
-/// At most `most` points: two thirds of them renames, flushes, links and removals, each kind spread
-/// evenly.
+/// Selects at most `most` points, if possible two thirds of them renames, flushes, links and
+/// removals. Both groups are spread evenly.
 pub fn sample(points: Vec<Point>, most: usize) -> Vec<Point> {
     let essential = points.iter().filter(|point| point.is_essential()).count();
     let others = points.len() - essential;
@@ -235,7 +238,7 @@ pub fn sample(points: Vec<Point>, most: usize) -> Vec<Point> {
         .collect()
 }
 
-/// The last of each kind of rename, flush, link and removal.
+/// Returns, for each system call that renames, flushes, links or removes, its last point.
 pub fn last_of_each(points: &[Point]) -> Vec<Point> {
     let mut last = BTreeMap::new();
     for point in points.iter().filter(|point| point.is_essential()) {
@@ -247,7 +250,7 @@ pub fn last_of_each(points: &[Point]) -> Vec<Point> {
     last.into_values().cloned().collect()
 }
 
-/// Copies a prepared home, links, modes and all.
+/// Copies a prepared home with its symbolic links and modes.
 pub fn copy_home(from: &Home) -> Home {
     let to = Home::new();
     let status = Command::new("cp")
@@ -261,8 +264,8 @@ pub fn copy_home(from: &Home) -> Home {
     to
 }
 
-/// Lets the records of own skills in a copied home name the folders of the copy, as on another
-/// machine where they have the same paths.
+/// Replaces the path of the original home by that of the copy in the records of own skills, which
+/// name the folders that skills were added from.
 fn move_sources(from: &Path, to: &Path) {
     let Ok(vaults) = std::fs::read_dir(to.join(".config/vault/vaults")) else {
         return;
@@ -290,15 +293,15 @@ impl Kept {
         Self { home, aside }
     }
 
-    /// The home, as it is now.
+    /// The home in its present state, which commands may have changed since the copy.
     pub const fn home(&self) -> &Home {
         &self.home
     }
 
     /// Brings the home back to the copied state and returns it.
     pub fn restored(&self) -> &Home {
-        // What a killed command started may still be writing: what cannot be removed now goes the
-        // next time.
+        // A program that a killed command has started may still write files, so ignore files that
+        // cannot be removed now; the next call removes them.
         let script = "chmod -R u+w . ; rm -rf ./* ./.[!.]*; exec cp -a \"$1/.\" .";
         let status = Command::new("sh")
             .args(["-c", script, "sh"])
@@ -320,7 +323,8 @@ fn changes_something(call: &str, tail: &str) -> bool {
     }
 }
 
-/// Calls that this architecture has: aarch64 has no `open`, `rename`, `mkdir` and so on.
+/// Leaves out system calls that this architecture does not have: aarch64 has no `open`, `rename`,
+/// `mkdir` and so on.
 fn known(calls: &'static [&'static str]) -> Vec<&'static str> {
     if cfg!(target_arch = "x86_64") {
         return calls.to_vec();
@@ -335,8 +339,8 @@ fn known(calls: &'static [&'static str]) -> Vec<&'static str> {
         .collect()
 }
 
-/// The words of a command that runs `vault` with `arguments` under strace. What it starts (git) is
-/// left in peace.
+/// Returns the words of a command that runs `vault` with `arguments` under strace. Programs that
+/// `vault` starts, such as git, are not traced.
 pub fn words(options: &[&str], arguments: &[&str]) -> Vec<String> {
     let program = vault_binary().to_string_lossy().into_owned();
     let options = options.iter().copied();
@@ -391,7 +395,7 @@ mod tests {
             "{writes:?}"
         );
         assert_eq!(spread(all.clone(), 100), all);
-        // What matters is kept even where it does not fit.
+        // The essential points are kept even if they exceed the number.
         assert_eq!(spread(all.clone(), 1).len(), 4);
         assert_eq!(super::sample(all.clone(), 9).len(), 9);
         let few = super::sample(all.clone(), 3);

@@ -17,8 +17,8 @@ pub struct Team {
 }
 
 impl Team {
-    /// Signs the owner in at a server, which must be running: as operator for making the namespace,
-    /// and then as its owner.
+    /// Creates the namespace [`SLUG`] at a running server, for which the home signs in as operator,
+    /// and then signs in as the owner of the namespace.
     pub fn new(server: Server, owner: Home) -> Self {
         let url = server.url.clone();
         let address = format!("{url}/v/{SLUG}");
@@ -35,7 +35,7 @@ impl Team {
         format!("{}/v/{SLUG}", self.server.url)
     }
 
-    /// The fingerprint of the owner's key.
+    /// Returns the fingerprint of the owner's vault, as `vault key show` prints it.
     #[track_caller]
     pub fn fingerprint(&self) -> String {
         text(&self.owner.json(&["key", "show"])["fingerprint"])

@@ -1,7 +1,7 @@
-//! A program in a real pseudo-terminal, which `script` makes: keys go in, and the screen is read as
-//! a person reads it.
+//! Runs a program in a pseudo-terminal, which the program `script` creates. A test presses keys,
+//! and reads the screen as a person sees it.
 //!
-//! The tests of the command include this file too.
+//! The tests in `cli/tests` include this file too.
 
 #![allow(
     dead_code,
@@ -15,17 +15,17 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// The key Enter.
+/// What the key Enter sends.
 pub const ENTER: &str = "\r";
-/// The key Escape.
+/// What the key Escape sends.
 pub const ESCAPE: &str = "\x1b";
-/// Ctrl-C.
+/// What Ctrl-C sends. The terminal turns it into SIGINT unless the program reads single keys.
 pub const INTERRUPT: &str = "\x03";
-/// The arrow down.
+/// What the key "arrow down" sends.
 pub const DOWN: &str = "\x1b[B";
-/// The arrow right.
+/// What the key "arrow right" sends.
 pub const RIGHT: &str = "\x1b[C";
-/// The arrow left.
+/// What the key "arrow left" sends.
 pub const LEFT: &str = "\x1b[D";
 
 /// The columns of a terminal for which a test names no width.
@@ -45,7 +45,8 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Takes what the program wrote.
+    /// Applies output of the program to the screen: text, and the escape sequences that move the
+    /// cursor or erase text. Keeps an incomplete sequence for the next call.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.pending.push_str(&String::from_utf8_lossy(bytes));
         let text: Vec<char> = std::mem::take(&mut self.pending).chars().collect();
@@ -119,7 +120,7 @@ impl Screen {
         }
     }
 
-    /// What is shown, without blanks at the ends of lines.
+    /// Returns the lines of the screen, without blanks at their ends.
     pub fn text(&self) -> String {
         let lines: Vec<String> = self
             .lines
@@ -130,7 +131,7 @@ impl Screen {
     }
 }
 
-/// How long an escape sequence is; `None` while the rest of it has not come.
+/// Returns the length of the escape sequence at the start of `text`; `None` if it is incomplete.
 fn end_of_escape(text: &[char]) -> Option<usize> {
     match text.get(1)? {
         '[' => text[2..]
@@ -142,7 +143,7 @@ fn end_of_escape(text: &[char]) -> Option<usize> {
     }
 }
 
-/// Whether a screen shows a text, with its lines broken between words or not at all.
+/// Whether a screen shows a text. The text may be broken into lines between any two words.
 pub fn reads(screen: &str, text: &str) -> bool {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     words(screen).contains(&words(text))
@@ -157,8 +158,9 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a line of the shell in a terminal of 110 columns, with `home` as the home folder and
-    /// nothing else of this machine's environment. `None`, said aloud, where there is no `script`.
+    /// Runs a line of shell in a terminal of 110 columns, with `home` as the home folder and no
+    /// other variables of this process. Prints a note and returns `None` if this machine has no
+    /// program `script`.
     pub fn start(home: &Path, line: &str) -> Option<Self> {
         Self::start_sized(home, line, COLUMNS)
     }
@@ -167,7 +169,8 @@ impl Terminal {
     #[expect(clippy::print_stderr, reason = "says what a test leaves out")]
     pub fn start_sized(home: &Path, line: &str, columns: usize) -> Option<Self> {
         let command = format!("stty rows 50 cols {columns}; exec {line}");
-        // A program that is started by its path is installed for its user, as far as it can see.
+        // Put the folder of a program that is started by its path into `PATH`, so that the program
+        // finds itself there, as an installed one does.
         let program = Path::new(line.split(' ').next().unwrap_or_default());
         let folder = program.parent().filter(|_| program.is_absolute());
         let path = folder.map_or_else(String::new, |folder| format!("{}:", folder.display()));
@@ -209,9 +212,9 @@ impl Terminal {
         })
     }
 
-    /// Waits until the screen shows one of these texts, wherever its lines break, and says which;
-    /// `None` when the program ended without any. Panics when nothing at all is written for a
-    /// minute, or much without any of them.
+    /// Waits until the screen shows one of these texts, and returns its index; `None` if the
+    /// program ended before. Panics if the program writes nothing for a minute, or a lot without
+    /// any of the texts.
     pub fn wait_for_any(&mut self, texts: &[&str]) -> Option<usize> {
         for _ in 0..MOST_PIECES {
             let shown = self.screen.text();
@@ -227,7 +230,7 @@ impl Terminal {
         panic!("{texts:?} never came:\n{}", self.screen.text())
     }
 
-    /// Waits until the screen shows a text. Panics with the screen when it never does.
+    /// Waits until the screen shows a text. Panics with the screen if the text does not appear.
     pub fn wait_for(&mut self, text: &str) {
         let found = self.wait_for_any(&[text]);
         assert!(
@@ -237,7 +240,7 @@ impl Terminal {
         );
     }
 
-    /// Presses keys. A program that is gone does not mind.
+    /// Sends keys to the program. Does nothing if the program has ended.
     pub fn press(&mut self, keys: &[&str]) {
         let Some(input) = &mut self.keys else { return };
         for key in keys {
@@ -252,12 +255,13 @@ impl Terminal {
         self.press(keys);
     }
 
-    /// What is shown now.
+    /// Returns the text of the screen after the output that was read so far.
     pub fn shown(&self) -> String {
         self.screen.text()
     }
 
-    /// Everything until it ends: the last screen, and the exit code as a shell tells it.
+    /// Waits until the program ends. Returns its last screen and its exit code, 128 + n if signal n
+    /// killed it.
     pub fn finish(mut self) -> (String, i32) {
         while let Ok(bytes) = self.output.recv_timeout(Duration::from_mins(1)) {
             self.screen.feed(&bytes);
@@ -270,7 +274,8 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A test that fails leaves no program behind, such as a service that waits for Ctrl-C.
+        // Kill the program, so that a failed test leaves none behind, such as a service that waits
+        // for Ctrl-C.
         let _gone = self.child.kill();
         let _gone = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Snapshots of folders: what a command must have changed, or must have left alone.
+//! Snapshots of folders, to check what a command has changed and what it has not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,8 +20,8 @@ pub enum Entry {
     Other,
 }
 
-/// Every entry below `root`, by path relative to it; empty when `root` does not exist. `leave_out`
-/// are path prefixes not to look at.
+/// Reads every entry below `root`, by its path relative to `root`; empty if `root` does not exist.
+/// Entries whose paths begin with a text of `leave_out` are skipped.
 pub fn snapshot(root: &Path, leave_out: &[&str]) -> BTreeMap<String, Entry> {
     let mut entries = BTreeMap::new();
     walk(root, root, leave_out, &mut entries);
@@ -67,8 +67,8 @@ fn walk(root: &Path, folder: &Path, leave_out: &[&str], entries: &mut BTreeMap<S
     }
 }
 
-/// The regular files below `root` with their bytes and whether the owner may execute them, by
-/// relative path. Links are followed at `root` only.
+/// Reads the regular files below `root`, by relative path: whether the owner may execute the file,
+/// and its bytes. Symbolic links below `root` are left out.
 pub fn files(root: &Path) -> BTreeMap<String, (bool, Vec<u8>)> {
     let root = fs::canonicalize(root).expect("a folder that exists");
     snapshot(&root, &[])

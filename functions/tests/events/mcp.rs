@@ -3,7 +3,7 @@
 use super::*;
 
 const OWNER: &str = "ann@acme.example";
-/// Of the revision that the older messages here are in.
+/// Protocol revision of the older messages in these tests.
 const OLDER: &str = "2025-11-25";
 const NEWER: &str = "2026-07-28";
 
@@ -126,7 +126,7 @@ async fn golden_mcp_of_the_revision_without_sessions() {
         .call(Group::Mcp, &message(&token, &headers, &discover))
         .await;
     insta::assert_snapshot!("discover", pretty(&answer));
-    // The header says what the message does not.
+    // The header names another method than the message.
     let lie = [headers[0], ("mcp-method", "tools/call")];
     let lie = message(&token, &lie, &discover);
     let answer = world.call(Group::Mcp, &lie).await;

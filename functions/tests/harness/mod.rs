@@ -47,7 +47,7 @@ impl Asked {
             "HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n",
             body.len()
         );
-        // Who asked may be gone.
+        // The function may have closed the connection already.
         let _ = self.answer.write_all(&[head.as_bytes(), body].concat());
     }
 }

@@ -66,7 +66,7 @@ impl Stores {
         }
     }
 
-    /// Returns the reads since the last call of this function.
+    /// Returns the reads that the stores have answered since the last call of this function.
     pub fn heard(&self) -> Vec<Heard> {
         std::mem::take(&mut self.held.lock().unwrap().heard)
     }

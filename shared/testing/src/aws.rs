@@ -31,7 +31,7 @@ const VARIABLE: &str = "VAULT_TEST_AWS_URL";
 /// The region of all tables and buckets.
 const REGION: &str = "eu-central-1";
 
-/// The script that stops the emulator.
+/// The script with which the watchdog stops the emulator. [`watch`] describes its arguments.
 const STOP: &str = r#"
 # An emulator that ended by itself may have left its number to another process.
 is_there() { grep -q ministack "/proc/$3/cmdline" 2>/dev/null; }

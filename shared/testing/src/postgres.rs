@@ -25,7 +25,7 @@ use crate::servers::{Absent, IDLE, free_port, own_uid, random_word, shared_port,
 /// databases.
 const VARIABLE: &str = "VAULT_TEST_POSTGRES_URL";
 
-/// The script that stops the server.
+/// The script with which the watchdog stops the server. [`watch`] describes its arguments.
 const STOP: &str = r#"
 if read -r pid <"$1/data/postmaster.pid"; then
     kill -QUIT "$pid"

@@ -211,7 +211,7 @@ pub async fn a_ranking_has_the_positions_of_the_entries(fixture: &ShelfFixture) 
     assert_eq!(snapshot.ranking().len(), 3);
 }
 
-/// An entry states what was signed: version, bundle, size and texts.
+/// An entry has the version, bundle hash, size and texts of the signed skill.
 pub async fn an_entry_says_what_was_signed(fixture: &ShelfFixture) {
     let entry = fixture.put("alpha", "one").await;
     assert_eq!((entry.version, entry.is_linked()), (1, false));

@@ -54,7 +54,7 @@ pub struct Signed {
 pub enum NotSigned {
     /// The security scan blocked the files, for these findings.
     Gate(Vec<Finding>),
-    /// They do not fit into a bundle.
+    /// The files, their name or their source break a rule of the format, for this reason.
     Format(String),
 }
 
