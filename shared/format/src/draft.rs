@@ -18,7 +18,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-/// Value of `schema`.
+/// Value of the member `schema` of a draft.
 pub const SCHEMA: &str = "vault.draft/2";
 /// Largest draft, in bytes.
 pub const MAX_BYTES: usize = 1024 * 1024;
@@ -72,7 +72,7 @@ pub enum Request {
         /// Origin to fetch from. The draft itself carries no files.
         source: Source,
     },
-    /// Remove the skill.
+    /// Remove the skill that the draft names.
     Remove,
 }
 

@@ -60,7 +60,7 @@ pub enum IndexError {
     /// The schema has another name or number.
     #[error("the schema is {}, not `{SCHEMA}`", quoted(.0))]
     Schema(String),
-    /// The index belongs to another vault.
+    /// The object names another vault than the reader asked about.
     #[error("the index is of another vault")]
     VaultId,
     /// The names are out of order or repeated.

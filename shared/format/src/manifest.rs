@@ -217,7 +217,7 @@ pub enum ManifestError {
     /// The bytes are not an envelope.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
-    /// The envelope carries another type of payload.
+    /// The envelope carries another type of payload than a manifest.
     #[error("the envelope does not carry a skill manifest")]
     PayloadType,
     /// The payload does not have the shape of a manifest.
@@ -244,7 +244,7 @@ pub enum ManifestError {
     /// The version is 0, not the expected one, or lower than the stored one.
     #[error("{0}")]
     Version(&'static str),
-    /// The list of files breaks a rule.
+    /// The list of files breaks a rule, which the text states.
     #[error("{0}")]
     Files(&'static str),
     /// A path breaks the grammar.

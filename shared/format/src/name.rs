@@ -36,7 +36,7 @@ pub enum BadName {
     /// The id that stands for agents without a profile.
     #[error("{ANY_AGENT} is no agent: it stands for every agent without a profile of its own")]
     AnyAgent,
-    /// Not the text of a ULID.
+    /// The text is no id of a namespace or draft, which are ULIDs.
     #[error("id must be a ULID: 26 characters of Crockford's base32 in upper case")]
     Id,
 }
@@ -236,7 +236,7 @@ impl SkillName {
 pub struct SkillRef {
     /// The vault's name on this machine; `None` for the vault that holds the bare name.
     pub vault: Option<Slug>,
-    /// The skill's name in that vault.
+    /// The skill's name, without the vault.
     pub name: SkillName,
 }
 
@@ -302,7 +302,7 @@ macro_rules! id {
                 Self(text)
             }
 
-            /// The 26 characters.
+            /// Returns the id as a text of 26 characters.
             pub fn as_str(&self) -> &str {
                 std::str::from_utf8(&self.0).unwrap_or_default() // the ULID crate writes ASCII
             }

@@ -63,7 +63,7 @@ pub enum BadProvenance {
         "a provenance identifier begins with local:, git:, github:, gitlab:, https:, wellknown:, registry:, vault: or inline:"
     )]
     Scheme,
-    /// An address contains user-info.
+    /// An address contains a user name or password.
     #[error("an address in a provenance cannot contain a user name or password")]
     Credentials,
     /// The text after the scheme does not have the form that the scheme requires.

@@ -414,7 +414,6 @@ fn belongs_to_a_skill(folder: &Path, root: &Path) -> bool {
         .any(|part| root.join(part).join(SKILL_MD).is_file())
 }
 
-/// Returns the structural rule of this name.
 fn find_structure_rule(name: &str) -> &'static Rule {
     let known = structure_rules().iter().find(|rule| rule.name == name);
     // All callers name an existing rule. A fallback is better than a panic.

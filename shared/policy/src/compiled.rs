@@ -138,7 +138,7 @@ impl CompiledPolicy {
             .collect()
     }
 
-    /// Returns what this caller may use.
+    /// Returns what this caller may use: nothing if the policy gives them no profile.
     pub fn grant_for(&self, asker: &Asker<'_>, reach: Reach<'_>) -> Grant {
         self.decide_grant(asker, reach).grant
     }

@@ -33,7 +33,7 @@ pub struct Profile {
 /// A skill in a profile.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ProfileSkill {
-    /// Name in the vault.
+    /// Name of the skill in the vault.
     pub name: SkillName,
     /// SHA-256 of the bundle: that of the variant rendered for the agent if there is one, else of
     /// the plain skill.

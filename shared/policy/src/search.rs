@@ -53,7 +53,7 @@ const SMALL_VAULT: usize = 1000;
 /// The searchable texts of a skill, borrowed for indexing.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
-    /// Name in the vault.
+    /// Name of the skill in the vault.
     pub name: &'a str,
     /// The description in the frontmatter of SKILL.md.
     pub description: &'a str,
@@ -101,7 +101,7 @@ pub struct Ranking {
 #[derive(Clone, Debug)]
 struct IndexedSkill {
     name: String,
-    /// Number of terms in all its fields.
+    /// Number of terms in all fields of the skill.
     length: u32,
     /// The BM25 weight of the document's length relative to the average.
     damping: f64,

@@ -249,7 +249,7 @@ pub enum Change {
     },
     /// Fetches a skill again from its recorded source.
     Update(SkillName),
-    /// Removes a skill.
+    /// Removes the skill with this name.
     Remove(SkillName),
 }
 

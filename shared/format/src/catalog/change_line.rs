@@ -12,11 +12,11 @@ pub struct ChangeLine {
 /// Whether a difference adds, changes or removes something, or lowers the protection of users.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ChangeKind {
-    /// Something is new.
+    /// A skill, key, profile or other entry is new.
     Added,
-    /// Something differs.
+    /// An entry is in both states and differs.
     Changed,
-    /// Something is no longer there.
+    /// An entry is only in the earlier state.
     Removed,
     /// Something that protects users differs and deserves a second look.
     Warning,

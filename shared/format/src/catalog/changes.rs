@@ -283,7 +283,6 @@ fn withdrawal_lines(withdrawn: &[Withdrawn], lifted: &[Withdrawn]) -> Vec<Change
         .collect()
 }
 
-/// Returns the line about a changed policy.
 fn policy_line((old, new): &(Option<PolicyEntry>, Option<PolicyEntry>)) -> ChangeLine {
     // Without a policy members are granted nothing at all, so its removal is a warning.
     let kind = match (old, new) {

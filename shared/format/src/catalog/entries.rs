@@ -69,7 +69,7 @@ pub struct ObjectEntry {
     pub size: u64,
 }
 
-/// The policy object of a release.
+/// The policy of a release, as its catalog lists it.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PolicyEntry {
     /// SHA-256 of the object's bytes.
@@ -144,7 +144,6 @@ impl<'de> Deserialize<'de> for ObjectPath {
     }
 }
 
-/// Checks path and size of an entry.
 fn check_object(hash: Digest, path: ObjectPath, size: u64) -> Result<(), &'static str> {
     // Two members that could name different objects would let two readers install different bytes
     // from one signature.

@@ -21,7 +21,7 @@ pub enum CatalogError {
     /// The envelope in the file is malformed.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
-    /// The envelope carries another type of payload.
+    /// The envelope carries another type of payload than a catalog.
     #[error("the envelope does not carry a catalog")]
     PayloadType,
     /// The vault was made before root documents (signed lists of keys) existed.

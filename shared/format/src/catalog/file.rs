@@ -270,7 +270,8 @@ impl LastCatalog {
         })
     }
 
-    /// Whether a file has the same key, the same payload and the same signatures in any order.
+    /// Returns whether a file has the same key, payload and signatures (in any order) as the
+    /// accepted one.
     pub fn is_same_file(&self, file: &SignedCatalog) -> bool {
         self.catalog.public_key == file.public_key
             && self.stored.payload_sha256 == file.payload_sha256()

@@ -63,7 +63,7 @@ pub struct CatalogReader<'a> {
 pub struct CatalogJudgement {
     /// Root versions that are new to the reader, and when to store them.
     pub roots: NewRoots,
-    /// Warnings about the root versions.
+    /// Warnings about the root versions, for the user.
     pub warnings: Vec<RootWarning>,
     /// Whether the reader accepts the catalog, and as what.
     pub outcome: Result<CatalogOutcome, CatalogError>,

@@ -69,21 +69,22 @@ pub struct Catalog {
     pub schema: Schema,
     /// The vault whose keys sign the catalog.
     pub vault_id: VaultId,
-    /// The namespace in which it is published.
+    /// The namespace in which the catalog is published.
     pub slug: Slug,
-    /// The addresses that may serve it: base address + `/v/<slug>/`. A reader rejects a catalog
-    /// that does not list the address from which it came.
+    /// The addresses that may serve the catalog: base address + `/v/<slug>/`. A reader rejects a
+    /// catalog that does not list the address from which it came.
     pub audience: Vec<String>,
     /// Release number, from 1, higher with every catalog.
     pub release: u64,
     /// The time of signing, by the signer's clock.
     pub issued_at: Timestamp,
-    /// The last second at which readers accept it.
+    /// The last second at which readers accept the catalog.
     pub expires_at: Timestamp,
-    /// One of the publisher keys that sign it. A machine that holds the key of the previous catalog
-    /// names that key again, as long as it may still sign.
+    /// One of the publisher keys that sign the catalog. A machine that holds the key of the
+    /// previous catalog names that key again, as long as it may still sign.
     pub public_key: PublicKey,
-    /// The number of the root version (signed list of keys) that was the newest when it was signed.
+    /// The number of the root version (signed list of keys) that was the newest at the time of
+    /// signing.
     pub root_version: u64,
     /// SHA-256 of the payload of the root version with the number `root_version`.
     pub root_sha256: Digest,

@@ -36,7 +36,7 @@ impl VaultId {
         Self(id)
     }
 
-    /// The 30 characters.
+    /// Returns the id as a text of 30 characters.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default() // always ASCII, as checked before
     }

@@ -41,7 +41,7 @@ pub struct KeyRequest {
 /// A reason to reject a key request.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyRequestError {
-    /// The request has more bytes than allowed.
+    /// The request has more than 4 KiB.
     #[error("the key request is larger than 4 KiB")]
     TooLarge,
     /// The bytes are not an envelope.

@@ -43,7 +43,7 @@ pub struct RecoveryFile {
 /// A reason why bytes are not a recovery file.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryFileError {
-    /// The file is too large.
+    /// The file has more than 64 KiB.
     #[error("the recovery file is larger than 64 KiB")]
     TooLarge,
     /// Not JSON of the right shape.

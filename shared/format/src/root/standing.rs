@@ -82,7 +82,7 @@ impl SignerRefusal {
 }
 
 impl RootState {
-    /// Returns the standing of the key for this reader.
+    /// Returns which role the key has or had, or that this reader holds it revoked.
     pub fn standing(&self, key: &PublicKey) -> KeyStanding {
         let document = self.document();
         // Check this first: a key that was revoked in an abandoned chain may still have a role in

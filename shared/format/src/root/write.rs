@@ -52,13 +52,13 @@ pub enum RootWriteError {
     /// A signer failed to sign.
     #[error(transparent)]
     Signer(#[from] SignerError),
-    /// The key is in no role.
+    /// The key to remove or replace is in no role.
     #[error("the key is in no role of the vault")]
     NotInRole,
     /// The key is in the role already, or was in a role before and cannot come back.
     #[error("the key is or was in a role of the vault; make a new key")]
     UsedKey,
-    /// Two names look the same.
+    /// Two keys would have names that look the same.
     #[error("two keys have names that look the same: {0}")]
     SameName(String),
     /// The rest of the chain's limits is in reserve for recovery and revocation.

@@ -217,7 +217,8 @@ pub enum AdmitError {
         /// Reason for keeping the other skill under the name, as part of a sentence.
         reason: String,
     },
-    /// The skill to update is not installed.
+    /// The skill to update was removed before the update could be installed, or was never
+    /// installed.
     #[error("{0} is no longer installed")]
     NotInstalled(SkillName),
     /// The source no longer carries the signature that was pinned when the skill was added.

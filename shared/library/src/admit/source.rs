@@ -64,7 +64,7 @@ pub enum Source {
     Text {
         /// The files, unchecked.
         files: Vec<RawFile>,
-        /// The id of the user or client.
+        /// Id of the user or client that submitted the files.
         by: String,
     },
     /// A skill that was signed before.

@@ -34,7 +34,7 @@ pub const MAX_TRANSFORMS: usize = 32;
 /// Error of adding a transform. The vault is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum AddTransformError {
-    /// The skill is not installed.
+    /// The skill that the transform should change is not installed.
     #[error("{0} is not installed")]
     NotInstalled(SkillName),
     /// The file is not a valid transform, or can't be applied to the skill.
@@ -61,7 +61,7 @@ pub enum AddTransformError {
 pub struct ListedTransform {
     /// The skill that it changes.
     pub skill: SkillName,
-    /// The path of the file.
+    /// Path of the transform file in the vault's folder.
     pub path: PathBuf,
     /// The transform, or the error in the file.
     pub transform: Result<Transform, TransformError>,

@@ -11,8 +11,8 @@ use super::{Kind, OFlags, list, open};
 /// A few files are flushed one by one. On Linux, more are flushed with one `syncfs` of the whole
 /// file system: each flush of a file costs a journal commit, and 30,000 of those take minutes.
 #[derive(Debug, Default)]
-/// Files that are flushed one by one, as long as there are few.
 pub(crate) struct Batch {
+    /// Files that are flushed one by one, as long as there are few.
     open: Vec<(HeldPath, File)>,
     /// Created folders, outermost first, with their final modes.
     folders: Vec<(HeldPath, u32)>,

@@ -38,7 +38,6 @@ pub enum BeneathError {
 /// The kind of an entry of a folder, as far as it matters to callers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum HeldEntry {
-    /// A symbolic link and its target.
     Link(PathBuf),
     /// A file, a folder or anything else.
     Other,

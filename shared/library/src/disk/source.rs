@@ -266,7 +266,6 @@ fn read_folder(
     read_open(&folder, &absolute, &fd, options)
 }
 
-/// The options of one read.
 struct ReadOptions<'a> {
     limits: SourceLimits,
     /// Returns whether entries of this name are skipped without a report.
@@ -307,7 +306,6 @@ fn read_open(
     Ok((folder, passed))
 }
 
-/// The state of reading one skill folder.
 struct SourceReader<'a> {
     root: &'a Path,
     options: ReadOptions<'a>,

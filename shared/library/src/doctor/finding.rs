@@ -170,7 +170,7 @@ pub enum DoctorFinding {
     NotStored {
         /// Skill that was signed.
         skill: SkillName,
-        /// Folder to which they were moved.
+        /// Folder to which the files were moved.
         folder: PathBuf,
         /// Paths of the files in that folder. A whole folder is one path that ends with `/`.
         files: Vec<String>,

@@ -81,7 +81,6 @@ pub fn examine_vault(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorRep
     Ok(doctor.report)
 }
 
-/// The state of one examination.
 struct Doctor<'a> {
     vault: &'a Vault,
     input: &'a DoctorInput<'a>,

@@ -130,7 +130,7 @@ pub enum VerifyError {
     File(#[from] FileError),
 }
 
-/// A fault of an exported skill.
+/// A way in which an exported skill differs from what its vault signed.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The manifest is invalid, or no accepted key signed it.
@@ -150,7 +150,8 @@ pub enum Fault {
         /// Difference from the signed file, as the end of the message.
         what: &'static str,
     },
-    /// The archive can't be read.
+    /// The archive is damaged, exceeds a limit, or has entries that some tools would unpack
+    /// differently.
     #[error(transparent)]
     Archive(#[from] io::Error),
     /// The index of a site is not valid, for this reason.

@@ -38,7 +38,7 @@ pub enum NotCompared {
     /// The skill was added from a folder whose path is not recorded here.
     #[error("no folder is recorded for it on this machine")]
     UnknownFolder,
-    /// The skill was submitted as text.
+    /// The skill was submitted as text, which has no source to compare with.
     #[error("submitted as text")]
     Text,
     /// The skill was adopted from another vault.

@@ -70,7 +70,7 @@ pub struct Pin {
     /// Fingerprint that the vault's root versions (signed lists of its keys) must have, as given to
     /// [`crate::subscribe::expect_fingerprint`]. Removed once a vault is pinned.
     pub expected: Option<VaultFingerprint>,
-    /// SHA-256 of the public key with which this machine reads the link.
+    /// SHA-256 of the public key whose secret signs this machine's requests to the service.
     pub device_key_id: Digest,
     /// Time at which the link was created. Pulls of all links follow this order.
     pub linked_at: Timestamp,

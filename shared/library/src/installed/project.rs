@@ -267,12 +267,12 @@ impl Project {
         &self.record.skills
     }
 
-    /// The vault id that its bundles carry, which is not that of the user's vault.
+    /// The vault id that the project's bundles carry, which is not that of the user's vault.
     pub(crate) fn vault_id(&self) -> VaultId {
         self.roots.vault_id()
     }
 
-    /// Reads the key that signs its bundles.
+    /// Reads the key that signs the project's bundles.
     pub(crate) fn signing_key(&self) -> Result<SecretKey, VaultError> {
         let key = keys::read_key(&self.folder, KEY, KeyKind::Publisher, &NoPassphrases)?;
         Ok(key.ok_or_else(|| keys::KeyError::Missing(self.folder.path_of(KEY)))?)

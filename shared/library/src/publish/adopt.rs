@@ -72,7 +72,7 @@ pub fn adopt_skills(
 /// The changes that [`take_over`] made.
 #[derive(Clone, Debug)]
 pub struct TakenOver {
-    /// Skills that were installed.
+    /// Skills of other publishers that were installed as own skills.
     pub installed: Vec<AdmitReport>,
     /// Skills that were removed, and names that were not installed.
     pub removed: RemoveReport,
@@ -162,7 +162,7 @@ pub struct Rollback {
     pub readmit: Vec<SkillEntry>,
     /// Skills to remove because the release does not contain them.
     pub remove: Vec<SkillName>,
-    /// Whether the release contains a policy.
+    /// Whether the release contains a policy. A rollback does not restore it.
     pub has_policy: bool,
     /// Whether this machine published or took over exactly this payload before, so that its content
     /// was seen here.

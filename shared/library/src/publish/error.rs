@@ -72,7 +72,7 @@ pub enum PlanError {
     RolledBack {
         /// Release that the service shows; 0 if it shows none.
         current: u64,
-        /// Last release that it acknowledged.
+        /// Last release that the service acknowledged.
         published: u64,
     },
     /// The service shows another catalog with the number of a release that this machine published.
@@ -91,7 +91,7 @@ pub enum PlanError {
     NotCounted {
         /// Number of the release.
         release: u64,
-        /// SHA-256 of its payload.
+        /// SHA-256 of the release's payload.
         payload_sha256: Digest,
         /// Signers that are publishers in the root version (signed list of keys) that the release
         /// names.
@@ -110,7 +110,7 @@ pub enum PlanError {
     Voided {
         /// Number of the release.
         release: u64,
-        /// SHA-256 of its payload.
+        /// SHA-256 of the release's payload.
         payload_sha256: Digest,
         /// A line for each signer who is no longer a publisher.
         former_signers: Vec<ChangeLine>,

@@ -35,7 +35,7 @@ pub struct TakeOver {
     pub publishers: Vec<PublicKey>,
     /// Skills to install with their signatures, in place of skills of the same names.
     pub skills: Vec<SkillEntry>,
-    /// Skills to remove.
+    /// Own skills to remove, because the release no longer contains them.
     pub removed: Vec<SkillName>,
     /// Whether `policy.toml` is kept, replaced or removed.
     pub policy: PolicyChange,

@@ -30,7 +30,7 @@ pub enum RecoveryError {
     /// The content is not a valid recovery file.
     #[error("{}: {cause}", path.display())]
     File {
-        /// Path of the file.
+        /// Path of the recovery file.
         path: PathBuf,
         /// Fault of the JSON or of the key in it.
         cause: RecoveryFileError,
@@ -39,7 +39,7 @@ pub enum RecoveryError {
     /// forged.
     #[error("{}: {cause}", path.display())]
     Chain {
-        /// Path of the file.
+        /// Path of the recovery file.
         path: PathBuf,
         /// The contradiction between the file and the root versions.
         cause: RootError,

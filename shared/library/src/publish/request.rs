@@ -21,7 +21,7 @@ pub const DEFAULT_DAYS: i64 = 90;
 pub struct PlanRequest<'a> {
     /// Address of the service, without a slash at its end.
     pub base: &'a str,
-    /// Name of the vault there.
+    /// Name of the vault at the service.
     pub slug: &'a Slug,
     /// Further addresses at which readers accept the release, for a vault that moves from one
     /// address to another.

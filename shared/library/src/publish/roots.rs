@@ -146,7 +146,7 @@ fn replace_key(
 /// A change of the keys that [`check_change`] can try without making it.
 #[derive(Clone, Debug)]
 pub enum KeyChange {
-    /// Makes another key a publisher's.
+    /// Gives another key the release role, so that its owner is a publisher.
     Add(KeyEntry),
     /// Removes a key from every role.
     Remove {
@@ -211,7 +211,7 @@ fn apply_key_change(
     change_roots(vault, root_key, &[], |edit, _| Ok(change.apply_to(edit)?))
 }
 
-/// Makes another key a publisher's.
+/// Gives another key the release role, so that its owner is a publisher.
 pub fn add_publisher(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,

@@ -199,7 +199,7 @@ pub fn remove_draft(vault: &Vault, id: &DraftId) -> Result<bool, VaultError> {
 /// The decision of a person who accepts a draft, as it was shown.
 #[derive(Debug)]
 pub enum AcceptedDraft<'a> {
-    /// Admit these files.
+    /// Admit these files, which the gate has judged.
     Admit(&'a Candidate),
     /// Remove the skill, while it is this bundle.
     Remove(Digest),

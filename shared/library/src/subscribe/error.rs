@@ -17,10 +17,10 @@ use crate::vault::trust::RootChanges;
 /// Error of linking or pulling. Nothing on disk has changed, except root versions that were stored.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// This vault is not linked.
+    /// No linked vault has this id.
     #[error("{0} is not linked")]
     Unknown(LinkId),
-    /// The catalog was rejected.
+    /// The catalog was rejected, so nothing of its release is installed.
     #[error("{cause}")]
     Catalog {
         /// Rule that the catalog breaks.
@@ -68,7 +68,7 @@ pub enum LinkError {
     /// A variant of a skill for an agent can't be installed.
     #[error("the variant for {agent}: {cause}")]
     Variant {
-        /// Agent for which the variant is.
+        /// Agent for which the variant was rendered.
         agent: AgentId,
         /// Error of the variant's bundle. It names the skill.
         cause: Box<Self>,

@@ -57,7 +57,7 @@ pub enum KeyError {
     /// The SSH agent can't be reached, lacks the key, or does not sign.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// A system call failed.
+    /// A file of the trust folder can't be read or written.
     #[error(transparent)]
     File(#[from] FileError),
 }

@@ -108,7 +108,7 @@ impl VaultPaths {
 /// Error of opening, creating or changing a vault.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
-    /// There is no vault at this path.
+    /// The folder is absent, or has neither `vault.json` nor skills.
     #[error("there is no vault at {}", .0.display())]
     Missing(PathBuf),
     /// The trust folder has recorded another vault for this folder, and no command replaced it.
@@ -170,7 +170,7 @@ pub enum VaultError {
     /// Another process holds the writer lock, or the lock file can't be used.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// A key file can't be used.
+    /// A file of the trust folder, such as a key, can't be used.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A file or folder of the vault can't be read or written.
