@@ -183,13 +183,13 @@ pub struct VerifiedSkill {
     pub name: SkillName,
     /// Origin: an own skill, or the link it is installed through.
     pub origin: Origin,
-    /// SHA-256 of its bundle.
+    /// SHA-256 of the skill's bundle.
     pub bundle: Digest,
-    /// The key that signed its manifest.
+    /// The key that signed the manifest.
     pub signer: PublicKey,
-    /// The root versions, the signed records of its keys, of the vault that signed the skill.
+    /// Root versions (signed lists of keys) of the vault that signed the skill.
     pub(crate) roots: Option<Arc<RootState>>,
-    /// Its verified manifest and files, and the envelope with the signature.
+    /// Verified manifest and files of the skill, and the envelope with the signature.
     pub examined: Examined,
     /// The frontmatter of SKILL.md. `None` for a skill that an older version of vault admitted, if
     /// this version can't parse it.
@@ -216,13 +216,13 @@ pub struct LocatedSkill {
     pub name: SkillName,
     /// Origin: an own skill, or the link it is installed through.
     pub origin: Origin,
-    /// SHA-256 of its bundle.
+    /// SHA-256 of the skill's bundle.
     pub bundle: Digest,
     /// The signed manifest.
     pub manifest: Manifest,
     /// Absolute path of its files in the store.
     pub files: PathBuf,
-    /// Its actions in name order.
+    /// Actions of the skill, in the order of their names.
     pub actions: Vec<ResolvedAction>,
     /// Absolute path of the folder below which each run of an action gets a copy of the skill.
     pub copies: PathBuf,

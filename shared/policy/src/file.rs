@@ -91,9 +91,9 @@ objects! {
         ;
         /// Profile of callers for whom no other profile is named; without it they get nothing.
         default_profile: String,
-        /// Profiles by name.
+        /// The profiles that callers may be given, by name.
         profiles: Table<Profile>,
-        /// Groups by name.
+        /// The groups that profiles grant, by name.
         groups: Table<Group>,
         /// Callers by e-mail, OAuth client id, or any other id under which a caller asks.
         callers: Table<Caller>,

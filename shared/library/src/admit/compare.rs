@@ -35,7 +35,8 @@ pub(super) struct Nearest {
     pub(super) name: SkillName,
     /// Similarity from 0 to 1.
     pub(super) likeness: f64,
-    /// Its installation; `None` if the skill only passed the gate in this command.
+    /// Installation of the similar skill; `None` if that skill only passed the gate in this
+    /// command.
     pub(super) place: Option<Place>,
 }
 

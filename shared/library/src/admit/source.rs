@@ -233,7 +233,7 @@ impl Options {
 /// A skill that passed the gate, with everything that its manifest and the records will say.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Its files and what the gate read from them.
+    /// Files of the skill, and what the gate read from them.
     pub package: Package,
     /// The gate's outcome: accepted, with or without warnings.
     pub outcome: Outcome,

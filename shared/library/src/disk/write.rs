@@ -256,8 +256,8 @@ pub(crate) fn remove_file(path: &(impl Location + ?Sized)) -> Result<bool, FileE
 }
 
 /// Removes the temporary files that killed processes left behind in [`replace`] and [`create`].
-/// Those of live processes stay, because several vaults may share one key folder, each with its own
-/// lock.
+/// Temporary files of live processes stay, because several vaults may share one key folder, each
+/// with its own lock.
 pub(crate) fn sweep_asides(folder: &Path) -> Result<(), FileError> {
     for (name, kind) in list(folder)? {
         let writer = name

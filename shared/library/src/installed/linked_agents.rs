@@ -29,7 +29,7 @@ pub(crate) const AGENTS: &str = "agents";
 /// Target of the link that stands in place of an agent's folder if the agent gets the plain skills.
 const PLAIN: &str = "../skills";
 
-/// The folder of each agent in a set: the bundles that it shows.
+/// For each agent with a folder in a set of skills, the bundles that the folder shows.
 pub(crate) type AgentFolderEntries = BTreeMap<AgentId, BTreeMap<SkillName, Digest>>;
 
 /// Which form of an installed skill one agent gets.
