@@ -133,7 +133,7 @@ impl Config {
 /// Rule for who must sign in with a second factor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SecondFactorPolicy {
-    /// Only people who have set one up.
+    /// Only people who have set up a second factor.
     Optional,
     /// All operators and all owners of a vault.
     Owners,
@@ -199,10 +199,10 @@ pub enum BadPublicUrl {
     /// The text is not an absolute http or https URL.
     #[error("the public URL is not an absolute http(s) address")]
     NotAUrl,
-    /// http, and the host is not this machine.
+    /// The URL begins with `http:`, but its host is not this machine.
     #[error("the public URL must be https; http is for loopback only")]
     NotHttps,
-    /// It contains a user name, a query or a fragment.
+    /// The URL contains a user name, a query or a fragment.
     #[error("the public URL must be an origin, optionally with a path")]
     NotAnOrigin,
     /// Not the spelling that a browser would send, which the field holds.

@@ -20,7 +20,7 @@ pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024;
 /// Maximum length of a document's address, in bytes.
 pub const MAX_CLIENT_ADDRESS_BYTES: usize = 1024;
 
-/// Maximum length of the host in such an address, in bytes (RFC 1035 section 2.3.4). Bounded
+/// Maximum length of the host in a document's address, in bytes (RFC 1035 section 2.3.4). Bounded
 /// because hosts are part of the keys of counters.
 const MAX_HOST_BYTES: usize = 253;
 

@@ -34,7 +34,7 @@ pub struct Part {
 /// Starts one run of the background work, such as garbage collection and notices.
 pub type Work = fn(&App) -> RunningWork<'_>;
 
-/// A run of the background work in progress.
+/// A run of the background work, as a future that ends with the report of the run.
 pub type RunningWork<'a> = Pin<Box<dyn Future<Output = Result<Report, StoreError>> + Send + 'a>>;
 
 /// The routes of one group, and the function that builds its router below a prefix.

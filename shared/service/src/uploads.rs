@@ -315,7 +315,7 @@ fn is_index(bytes: &[u8], vault_id: &VaultId) -> bool {
 struct CountedUpload {
     /// Id of the upload in the usage record.
     id: Arc<str>,
-    /// Amount that was added to the usage.
+    /// Amount that was added to the usage before the bytes were stored.
     added: Tally,
 }
 

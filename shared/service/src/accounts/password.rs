@@ -47,10 +47,10 @@ pub fn argon2_work() -> u64 {
 /// Error: a password cannot be set.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadPassword {
-    /// It has fewer characters than this minimum.
+    /// The password has fewer characters than this minimum.
     #[error("the password must have at least {0} characters")]
     Short(usize),
-    /// It has more than 1,024 bytes.
+    /// The password has more than 1,024 bytes.
     #[error("the password must have at most 1024 bytes")]
     Long,
 }

@@ -42,7 +42,6 @@ pub struct PasswordPage {
     pub problem: Option<String>,
 }
 
-/// The form that changes the password.
 pub const CHANGE: FormTask = FormTask {
     purpose: Purpose::Password,
     onward: |_, _| Ok(ReturnTo::Password),

@@ -163,7 +163,6 @@ async fn requires_second_factor(app: &App, account: &Account) -> Result<bool, St
     Ok(account.operator || owns_any_namespace(app, account).await?)
 }
 
-/// The form that changes the second factor.
 pub const CHANGE: FormTask = FormTask {
     purpose: Purpose::Account,
     onward: |_, _| Ok(ReturnTo::SecondFactor),

@@ -132,7 +132,8 @@ impl SignInAttempt {
         Window::about_subject("sign-in-browser", who, limit, SOURCE_SECONDS)
     }
 
-    /// Counts the attempt in other windows. Returns the seconds to wait if one of them is full.
+    /// Counts the attempt in the windows that hold in place of a full one. Returns the seconds to
+    /// wait if one of `windows` is full too.
     async fn count_in_other_windows(
         &mut self,
         ports: &Ports,

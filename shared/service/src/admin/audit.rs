@@ -408,7 +408,7 @@ impl PeriodEnd {
         }
     }
 
-    /// Creates the end of a period from the `next` of a page; `None` if the text is not such a key.
+    /// Creates the end of a period from the `next` of a page; `None` if no page has such a `next`.
     pub(crate) fn before_key(text: &str) -> Option<Self> {
         // `next` is the time at the start of a ULID (10 characters), or a whole ULID (26).
         let is_key = matches!(text.len(), 10 | 26);

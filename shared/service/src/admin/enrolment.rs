@@ -157,9 +157,10 @@ pub(crate) async fn create_code(
 
 /// Answer to the question whether a code may be created without a confirmation.
 enum Unconfirmed {
-    /// It may; the write adds a code of an app to the list by which the app's codes are counted.
+    /// The code may be created without a confirmation. The write adds a code of an app to the list
+    /// by which the app's codes are counted.
     Allowed(Option<Write>),
-    /// It needs a confirmation, because it would admit too many machines.
+    /// The code needs a confirmation, because it would admit too many machines.
     TooMany,
 }
 

@@ -186,7 +186,8 @@ pub(super) async fn set_quota(call: OperatorCall) -> Answer {
         .map_err(|_| ErrorCode::NotFound)?;
     let found = namespace::find_namespace(&call.app, &slug).await?;
     let (namespace, _) = found.ok_or(ErrorCode::NotFound)?;
-    // Such a namespace belongs to the operator of its server, and has no quota.
+    // A namespace that its own server signs belongs to the operator of that server, and has no
+    // quota.
     if namespace.kind == Kind::SelfSigned {
         return Err(Refusal::new(ErrorCode::NamespaceSelfSigned)
             .detail("The vault that a server signs itself has no quota."));

@@ -70,7 +70,6 @@ impl<'a> Principal<'a> {
         self.consent.map(|consent| &consent.client)
     }
 
-    /// Checks that the user is an owner of the vault.
     pub(crate) fn require_owner(&self) -> Result<(), Refusal> {
         // Every role is listed, so that a new one does not become an owner by a wildcard.
         match self.role {

@@ -198,7 +198,6 @@ impl FileComparison {
     }
 }
 
-/// Compares the bytes of two versions of a file.
 fn diff_bytes(old: &[u8], new: &[u8]) -> FileComparison {
     if old == new {
         return FileComparison {
@@ -207,7 +206,7 @@ fn diff_bytes(old: &[u8], new: &[u8]) -> FileComparison {
         };
     }
     let (Some(old_text), Some(new_text)) = (to_readable(old), to_readable(new)) else {
-        // By the hashes, a reviewer can check such a file elsewhere.
+        // The hashes let a reviewer check a file that is not text elsewhere.
         let bytes = |bytes: &[u8]| {
             let size = format_count(bytes.len(), "byte", "bytes");
             format!("{size} (SHA-256 {})", Digest::of(bytes))

@@ -140,7 +140,7 @@ async fn read_usage(page: &ConsolePage) -> Result<[StoredPart; 2], ErrorPage> {
     ])
 }
 
-/// Counts those of the machines, people and drafts of the vault that are limited.
+/// Counts the machines, people and drafts of the vault, without the kinds that have no limit.
 async fn count_limited(page: &ConsolePage) -> Result<Vec<(&'static str, u64, u64)>, ErrorPage> {
     let (app, home) = (page.app(), page.namespace.to_ref());
     let quota = app.quota_of(&page.namespace);

@@ -96,7 +96,7 @@ struct FleetSummary {
 struct FailingWebhook {
     address: String,
     since: String,
-    /// Whether the service has stopped sending to it.
+    /// Whether the service has stopped sending to the webhook.
     is_off: bool,
     why: String,
 }

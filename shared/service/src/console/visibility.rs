@@ -212,7 +212,6 @@ fn to_sentence(reason: &str) -> String {
     format!("{first}{}.", letters.as_str())
 }
 
-/// Writes a sentence about groups.
 fn groups_text(start: &str, groups: &[&str]) -> String {
     const NAMED: usize = 5;
     let named: Vec<_> = groups.iter().take(NAMED).copied().collect();

@@ -219,7 +219,8 @@ async fn summarize_sign_up(
     sign_up: &Provisioning,
     email: &str,
 ) -> Result<Option<SignUpSummary>, ErrorPage> {
-    // Only an event of the payment provider can advance such a sign-up, so no step is tried.
+    // Only an event of the payment provider can advance a sign-up that waits for its payment, so no
+    // step is tried.
     let advanced = match sign_up.next_action() {
         NextAction::Wait => Ok(Some(Progress::AwaitsPayment)),
         _ => provisioning::advance_sign_up(app, &sign_up.reference).await,

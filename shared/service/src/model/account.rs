@@ -46,7 +46,7 @@ pub enum Proof {
     Password {
         /// Argon2id hash of the password.
         hash: String,
-        /// Time at which the password was set.
+        /// Time at which the password was set, by the service's clock.
         set_at: Timestamp,
     },
     /// A person whom an OpenID Connect provider signs in.
@@ -311,7 +311,7 @@ pub struct Invite {
 /// The mark that the first owner was created, which happens once in the life of a store.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FirstOwner {
-    /// Address of the owner's account.
+    /// E-mail address of the first owner's account.
     pub email: Email,
     /// Time at which that account was created, by the service's clock.
     pub created_at: Timestamp,

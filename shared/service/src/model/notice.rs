@@ -116,11 +116,11 @@ pub enum Event {
     },
     /// The namespace has reached 80 % of a limit of its quota.
     QuotaNear {
-        /// The limit of the quota that is reached.
+        /// Kind of the limit of which 80 % is used.
         quota: QuotaKind,
         /// Amount in use, in the unit of the limit.
         used: u64,
-        /// Value of the limit, in its own unit.
+        /// Value of the limit: bytes for the limit of bytes, and a number for all others.
         limit: u64,
     },
     /// An owner tests a webhook.

@@ -35,7 +35,7 @@ pub struct StoredProblem {
     pub found: Option<String>,
     /// Name of the vault; `None` if the payment belongs to no sign-up.
     pub vault: Option<Slug>,
-    /// Name of the plan of the sign-up.
+    /// Name of the plan of the sign-up; `None` without a sign-up or a plan.
     pub plan: Option<String>,
     /// Id of the subscription at the provider.
     pub subscription: Option<SubscriptionId>,

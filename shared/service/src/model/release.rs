@@ -106,7 +106,7 @@ pub fn sort_key(root_version: u64, release: u64) -> String {
 pub struct WithdrawnMark {
     /// Id of the namespace whose bundle it is; the key contains only the slug.
     pub namespace_id: NamespaceId,
-    /// Number of the first release that withdrew it.
+    /// Number of the first release that withdrew the bundle.
     pub since_release: u64,
 }
 

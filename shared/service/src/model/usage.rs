@@ -183,7 +183,7 @@ pub struct Usage {
     listing: Option<Listing>,
 }
 
-/// For each limit, whether owners have been warned.
+/// For each limit, whether owners have been warned that 80 % of it is used.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Warned {

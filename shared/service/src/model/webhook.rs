@@ -93,7 +93,7 @@ impl FromStr for WebhookAddress {
             Host::Ipv4(ip) => Some(IpAddr::V4(ip)),
             Host::Ipv6(ip) => Some(IpAddr::V6(ip)),
         };
-        // They would be shown in lists and sent in logs.
+        // A user name and a password would be shown in lists and written to logs.
         if !url.username().is_empty() || url.password().is_some() {
             return Err(BadWebhookAddress::Credentials);
         }

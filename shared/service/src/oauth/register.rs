@@ -47,7 +47,7 @@ pub enum RegisterError {
     /// A redirect URI contains a parameter that the service itself adds, such as `code`.
     #[error("redirect URI must not contain the parameter {0}")]
     RedirectParameter(&'static str),
-    /// Another member has a value that is not supported.
+    /// A member other than `redirect_uris` has a value that is not supported.
     #[error("{0}")]
     Metadata(&'static str),
 }

@@ -352,7 +352,6 @@ impl Provider {
         Ok(person)
     }
 
-    /// Exchanges a code at the token endpoint.
     async fn exchange_code(
         &self,
         discovery: &Discovery,

@@ -459,7 +459,6 @@ async fn store_as_draft(
     })
 }
 
-/// Builds the record of a draft about a skill.
 fn to_record(encoded: &EncodedDraft, flags: u64) -> DraftRecord {
     let (draft, bytes) = (&encoded.draft, &encoded.bytes);
     let content = Content {

@@ -168,7 +168,6 @@ fn refusal_page_text(refusal: &Refusal) -> PageText {
 }
 
 impl ErrorPage {
-    /// Returns status, title and paragraphs of the page.
     fn page_text(&self) -> PageText {
         match self {
             Self::Explained(page) => (page.status, page.title, page.lines),

@@ -467,7 +467,7 @@ impl<'a> Batch<'a> {
         Ok(Commit::Done(changed.collect::<rusqlite::Result<_>>()?))
     }
 
-    /// Deletes up to `limit` expired records.
+    /// Deletes up to `limit` expired records, and returns how many there were.
     pub fn sweep_expired(&mut self, limit: usize) -> rusqlite::Result<usize> {
         self.execute_with(
             "delete from records where (partition, key) in

@@ -33,7 +33,7 @@ struct ReadDrafts {
     end: Option<String>,
 }
 
-/// Lists drafts: pending ones, or those of `?state=`, of any kind or of `?kind=`.
+/// Lists the pending drafts of every kind; `?state=` and `?kind=` select others.
 pub(in crate::admin) async fn list_drafts(call: Call) -> Answer {
     call.path_namespace()?;
     let filter = DraftFilter::from_query(&call)?;

@@ -355,7 +355,7 @@ fn find_problem(
         return is_paid.then(|| Problem::new(Kind::VaultDeleted, sign_up));
     }
     match paid.fit(offer) {
-        // Such a subscription is listed once, until an event names its price.
+        // A subscription without a known price is listed once, until an event names its price.
         Fit::PriceAwaited if paid.price_awaited.is_some() => return None,
         Fit::PriceAwaited => return Some(Problem::new(Kind::PriceAwaited, sign_up)),
         Fit::WrongPrice => {

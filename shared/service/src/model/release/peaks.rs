@@ -38,8 +38,9 @@ impl Peak {
         if now < self.until { self.number } else { 0 }
     }
 
-    /// Records a number that counts for 30 days from now. A larger one that still counts stays in
-    /// its place and counts as long: so one number is enough, which is never too small.
+    /// Records a number that counts for 30 days from now. If the stored number is larger and still
+    /// counts, it stays and counts for these 30 days instead: one stored number suffices, and it is
+    /// never too small.
     fn raise(&mut self, number: u64, now: Timestamp) {
         let number = number.max(self.number_at(now));
         let until = now.plus_seconds(FORMER_SECONDS);
