@@ -93,6 +93,8 @@ start_script() {
 vault_environment() {
     exec_env=(HOME="$serve_home" XDG_CONFIG_HOME="$serve_home/.config" PATH=/usr/local/bin:/usr/bin:/bin LC_ALL=C.UTF-8 NO_COLOR=1)
     if [ "$1" = serve ]; then
+        # Clients and scenarios send more requests with one app, and ask more often for tokens, than a person does in a minute: those limits are
+        # off. All others are those of a fresh installation.
         exec_env+=(VAULT_MODE=remote VAULT_PUBLIC_URL="$VAULT_REMOTE_URL" VAULT_PORT="${served_at##*:}" VAULT_ALLOWED_ORIGINS="$VAULT_REMOTE_URL"
             VAULT_DATABASE_URL="$serve_home/vault.db" VAULT_STORAGE_PATH="$serve_home/.vault" VAULT_LIMIT_TOKEN=0 VAULT_LIMIT_REFRESH=0 VAULT_LIMIT_GRANT=0 VAULT_LIMIT_NAMESPACE=0 VAULT_LIMIT_SIGN_IN="${VAULT_LIMIT_SIGN_IN:-30}"
             VAULT_ADMIN_EMAIL="$VAULT_ADMIN_EMAIL" VAULT_ADMIN_PASSWORD="$VAULT_ADMIN_PASSWORD"
