@@ -483,6 +483,40 @@ mod tests {
         )
     }
 
+    /// A pack gives its place to a waiting request of another namespace after each chunk.
+    #[tokio::test]
+    async fn a_write_waits_for_at_most_one_chunk_of_another_namespace() {
+        let Some(database) = or_say_why(postgres::database()) else {
+            return;
+        };
+        let store = Postgres::connect(&database.url(), Arc::new(SystemClock), Options::default())
+            .await
+            .expect("a new database opens");
+        let namespace = |n| NamespaceId::from_parts(1_795_219_200_000, n);
+        let enter = |n| store.writes.enter(Lane::Namespace(namespace(n)));
+        let mut others = Vec::new();
+        for n in 0..MAX_CONCURRENT_WRITES {
+            others.push(enter(n as u128).await.expect("a place is free"));
+        }
+        let (busy, quiet) = (namespace(100), 101);
+        let pack = (0..250).map(|n| {
+            let bytes = Bytes::from(n.to_string());
+            (ObjectKey::for_bytes(busy, Class::Bundles, &bytes), bytes)
+        });
+        let at_turn = async {
+            let pass = enter(quiet).await.expect("its turn comes");
+            let listed = store.list_objects(&busy, Class::Bundles, None, 1000).await;
+            drop(pass);
+            listed.expect("the objects are listed").len()
+        };
+        let free_place = async { drop(others.pop()) };
+        // Polled in this order: both wait before the only place becomes free.
+        let (stored, before, ()) =
+            tokio::join!(biased; store.put_many(pack.collect()), at_turn, free_place);
+        assert_eq!(stored.expect("the pack is stored").len(), 250);
+        assert_eq!(before, CHUNK.rows);
+    }
+
     #[tokio::test]
     async fn a_connection_that_sent_a_large_object_is_closed() {
         let Some(database) = or_say_why(postgres::database()) else {

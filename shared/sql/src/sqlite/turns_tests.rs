@@ -1,12 +1,14 @@
 //! Tests the turns of namespaces at the writer without any measure of time: one request holds the
 //! writer until all others have queued.
 
+use std::pin::Pin;
 use std::sync::mpsc;
 
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::timeout;
+use vault_format::time::Timestamp;
 use vault_store::records::{Document, When};
 use vault_testing::TestClock;
 
@@ -51,6 +53,14 @@ async fn hold_writer(store: &Arc<Sqlite>, place: NamespaceId) -> mpsc::Sender<()
     release
 }
 
+/// Polls once; returns whether the future waits.
+async fn is_waiting<F: Future + Unpin>(future: &mut F) -> bool {
+    std::future::poll_fn(|context| {
+        std::task::Poll::Ready(Pin::new(&mut *future).poll(context).is_pending())
+    })
+    .await
+}
+
 /// Counts the objects of namespace `of` at the moment at which a write of `place` has its turn.
 async fn count_at_turn(store: &Sqlite, place: NamespaceId, of: NamespaceId) -> i64 {
     let count = move |batch: &mut writer::Batch<'_>| batch.count_objects(&of);
@@ -77,10 +87,7 @@ async fn a_write_waits_for_at_most_one_commit_of_another_namespace() {
         yield_now().await;
     }
     let mut counted = Box::pin(count_at_turn(&store, quiet, busy));
-    let is_waiting = |context: &mut std::task::Context<'_>| {
-        std::task::Poll::Ready(counted.as_mut().poll(context).is_pending())
-    };
-    assert!(std::future::poll_fn(is_waiting).await);
+    assert!(is_waiting(&mut counted).await);
     drop(release);
     let before = counted.await;
     assert!(before <= 100, "{before} rows were written before");
@@ -98,10 +105,7 @@ async fn a_pack_whose_caller_leaves_is_stored_in_part_and_can_be_repeated() {
     let release = hold_writer(&store, namespace(2)).await;
     let pack = pack(place, 1, 1000);
     let mut putting = Box::pin(store.put_many(pack.clone()));
-    let is_waiting = |context: &mut std::task::Context<'_>| {
-        std::task::Poll::Ready(putting.as_mut().poll(context).is_pending())
-    };
-    assert!(std::future::poll_fn(is_waiting).await);
+    assert!(is_waiting(&mut putting).await);
     drop(putting);
     drop(release);
     // The chunk that waited is not written, since its caller is gone.
@@ -182,10 +186,7 @@ async fn background_work_has_its_turn_whatever_waits_for_others() {
             store.commit_writes(write(&mark, 1)),
         )
     });
-    let is_waiting = |context: &mut std::task::Context<'_>| {
-        std::task::Poll::Ready(work.as_mut().poll(context).is_pending())
-    };
-    assert!(std::future::poll_fn(is_waiting).await);
+    assert!(is_waiting(&mut work).await);
     drop(release);
     let (deleted, swept, marked) = work.await;
     deleted.unwrap();
@@ -195,6 +196,47 @@ async fn background_work_has_its_turn_whatever_waits_for_others() {
         assert!(written.unwrap().unwrap().is_done());
     }
     assert_eq!(count_at_turn(&store, place, place).await, 0);
+}
+
+/// A deletion of many objects is several commits, and so is a sweep of many expired records.
+#[tokio::test]
+async fn a_write_waits_for_at_most_one_commit_of_background_work() {
+    let (busy, quiet) = (namespace(1), namespace(2));
+    for is_sweep in [false, true] {
+        let (store, _folder) = open().await;
+        let pack = pack(busy, 1, 250);
+        let keys: Vec<_> = pack.iter().map(|(key, _)| *key).collect();
+        store.put_many(pack).await.unwrap();
+        for partition in ["test/a", "test/b", "test/c"] {
+            let expired = (0..100).map(|name| {
+                let key = RecordKey::new(partition, name.to_string());
+                let document = Document::from_value(&serde_json::json!({})).unwrap();
+                Write::put_until(key, document, When::Any, Timestamp::from_unix(1))
+            });
+            let committed = store.commit_writes(expired.collect()).await.unwrap();
+            assert!(committed.is_done());
+        }
+        let release = hold_writer(&store, busy).await;
+        let mut work = Box::pin(async {
+            if is_sweep {
+                store.sweep_expired(1000).await.map(drop)
+            } else {
+                store.delete_many(&keys).await
+            }
+        });
+        assert!(is_waiting(&mut work).await);
+        let rest = move |batch: &mut writer::Batch<'_>| {
+            Ok((batch.count_objects(&busy)?, batch.sweep_expired(1000)?))
+        };
+        let lane = Lane::Namespace(quiet);
+        let mut rest = Box::pin(store.writer.enqueue(lane, row_work(2), rest));
+        assert!(is_waiting(&mut rest).await);
+        drop(release);
+        let (worked, rest) = tokio::join!(work, rest);
+        worked.unwrap();
+        let expected = if is_sweep { (250, 200) } else { (150, 300) };
+        assert_eq!(rest.unwrap(), expected, "at most 100 rows before");
+    }
 }
 
 /// A commit over a limit is rejected after a read and never queues for the writer.
@@ -226,10 +268,7 @@ async fn a_count_that_is_full_is_refused_while_the_writer_is_held() {
     // fail.
     let writes = vec![other, count("full")];
     let mut waiting = Box::pin(store.commit_writes(writes));
-    let is_waiting = |context: &mut std::task::Context<'_>| {
-        std::task::Poll::Ready(waiting.as_mut().poll(context).is_pending())
-    };
-    assert!(std::future::poll_fn(is_waiting).await);
+    assert!(is_waiting(&mut waiting).await);
     drop(release);
     assert!(matches!(
         waiting.await.unwrap(),
