@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -443,6 +444,39 @@ async fn a_second_run_changes_nothing_and_a_round_goes_over_pages_and_namespaces
         assert!(world.held(namespace).await.is_empty());
         assert!(world.marks(namespace).await.is_empty());
     }
+}
+
+/// Counts the lists of records that are read.
+#[derive(Default)]
+struct Lists(AtomicUsize);
+
+#[async_trait]
+impl Hook for Lists {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        self.0
+            .fetch_add(usize::from(matches!(call, Call::List)), Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// A further page of objects costs the list of its marks, and no list of what names the objects.
+#[tokio::test]
+async fn what_names_objects_is_read_once_for_several_pages_of_them() {
+    let mut lists = Vec::new();
+    for count in [500, 2500u32] {
+        let mut world = world();
+        let namespace = world.namespace("acme", Kind::Hosted).await;
+        for n in 0..count {
+            let bytes = n.to_be_bytes().to_vec();
+            world.put_object(&namespace, Class::Bundles, bytes).await;
+        }
+        let hook = Arc::new(Lists::default());
+        world.app.ports.records = Hooked::new(&world.memory, hook.clone());
+        let report = maintenance::run_once(&world.app).await.unwrap();
+        assert_eq!(report.marked, count as usize);
+        lists.push(hook.0.load(Ordering::SeqCst));
+    }
+    assert_eq!(lists[1] - lists[0], 2, "two pages more: {lists:?}");
 }
 
 /// With no time at all a run makes one small step, so the order of the steps shows.

@@ -160,6 +160,25 @@ async fn uploads_between_two_steps_of_a_visit_keep_their_objects() {
     assert_eq!(world.objects_of(&busy).await, kept);
 }
 
+/// An upload writes its record before its bytes, so a visit may have passed the record before it can
+/// list the object.
+#[tokio::test]
+async fn an_object_that_is_stored_after_a_visit_has_passed_its_record_gets_no_mark() {
+    let world = world();
+    let busy = world.namespace("acme", Kind::Hosted).await;
+    world.put(&busy, b"garbage").await;
+    commit(&world.app, world.upload_of(&busy, b"late")).await;
+    world.clock.advance(1);
+    world.add_uploads(&busy, MANY).await;
+    assert_eq!(world.step().await.marked, 0, "out of time");
+    world.put(&busy, b"late").await;
+    for _ in 0..20 {
+        world.step().await;
+    }
+    let marked = world.marked(&busy, &[b"garbage", b"late"]).await;
+    assert_eq!(marked, [true, false]);
+}
+
 /// A process whose clock is slow writes the record of an upload in front of the position.
 #[tokio::test]
 async fn an_upload_whose_record_a_visit_has_passed_is_never_deleted() {

@@ -1,6 +1,7 @@
 //! The role `role:publisher`: who gives it, what it opens, and what a person reads who consents.
 
 use serde_json::json;
+use vault_format::hash::Digest;
 use vault_service::model::user::{Role, Scopes};
 
 use super::{BOB, CY, Desk, desk, empty_desk, reference, token};
@@ -74,6 +75,24 @@ async fn a_publisher_pushes_releases_until_the_role_is_taken() {
 }
 
 /// A publisher is no owner: the vault needs one beside it.
+#[tokio::test]
+async fn a_publisher_stores_nothing_beyond_the_quota() {
+    let desk = empty_desk().await;
+    desk.limit(10, 0).await;
+    let cy = desk.publisher().await;
+    let put = async |bytes: &[u8]| {
+        let hash = Digest::of(bytes);
+        let path = format!("/admin/vaults/acme/objects/bundles/{hash}");
+        let body = Some(("application/octet-stream", bytes.to_vec()));
+        desk.send(&cy, "PUT", &path, body, &[]).await
+    };
+    assert_eq!(put(b"12345678").await.status, 201);
+    let full = put(b"123").await;
+    assert_eq!(full.short(), "413 quota_exceeded");
+    let numbers = json!({ "name": "bytes", "used": 8, "asked": 3, "limit": 10 });
+    assert_eq!(full.json()["quota"], numbers);
+}
+
 #[tokio::test]
 async fn a_publisher_does_not_stand_in_for_the_last_owner() {
     let desk = empty_desk().await;
