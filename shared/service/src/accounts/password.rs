@@ -210,6 +210,52 @@ fn hashing_failed(error: impl std::fmt::Display) -> HashingFailed {
     HashingFailed::Failed(error.to_string())
 }
 
+/// All slots and places of the queue, taken by a test.
+#[cfg(test)]
+pub(super) struct FullQueue {
+    /// Held because two tests of one process cannot fill the queue at once.
+    _alone: tokio::sync::MutexGuard<'static, ()>,
+    slots: Vec<super::hash_queue::Slot>,
+    waiting: tokio::task::JoinSet<Result<bool, HashingFailed>>,
+}
+
+#[cfg(test)]
+impl FullQueue {
+    /// Takes all slots and places for one network.
+    pub(super) async fn fill() -> Self {
+        static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+        let alone = ALONE.lock().await;
+        let anywhere = Networks::of(None);
+        let mut slots = Vec::new();
+        for _ in 0..SLOTS {
+            slots.push(HASHING.acquire(&anywhere).await.expect("a free slot"));
+        }
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..MAX_WAITING {
+            let anywhere = anywhere.clone();
+            waiting
+                .spawn(async move { verify_password(Zeroizing::default(), None, &anywhere).await });
+        }
+        while HASHING.waiting() < MAX_WAITING {
+            tokio::task::yield_now().await;
+        }
+        Self {
+            _alone: alone,
+            slots,
+            waiting,
+        }
+    }
+
+    /// Gives the places back, then the slots.
+    pub(super) async fn empty(self) {
+        drop(self.waiting);
+        while HASHING.waiting() > 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(self.slots);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,27 +311,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_without_a_place_is_told_so_at_once() {
-        let mut all = Vec::new();
-        for _ in 0..SLOTS {
-            all.push(HASHING.acquire(&anywhere()).await.unwrap());
-        }
-        let mut waiting = tokio::task::JoinSet::new();
-        for _ in 0..MAX_WAITING {
-            waiting.spawn(async { verify_password(secret("x"), None, &anywhere()).await });
-        }
-        while HASHING.waiting() < MAX_WAITING {
-            tokio::task::yield_now().await;
-        }
+        let full = FullQueue::fill().await;
         let busy = verify_password(secret("x"), None, &anywhere()).await;
         let busy = busy.unwrap_err();
         assert!(matches!(busy, HashingFailed::Busy(QueueFull)), "{busy}");
         let refusal = Refusal::from(busy);
         assert_eq!(refusal.code(), ErrorCode::Unavailable);
-        drop(waiting);
-        while HASHING.waiting() > 0 {
-            tokio::task::yield_now().await;
-        }
-        drop(all);
+        full.empty().await;
         let done = verify_password(secret("x"), None, &anywhere()).await;
         assert!(!done.unwrap());
     }

@@ -125,3 +125,40 @@ pub async fn check_password(
         },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use vault_testing::TestClock;
+
+    use super::super::password::FullQueue;
+    use super::*;
+    use crate::config::Config;
+    use crate::ports::Ports;
+
+    /// Otherwise whoever fills the queue would use up the attempts of everybody else.
+    #[tokio::test]
+    async fn an_attempt_that_finds_no_place_is_not_counted() {
+        let mut config = Config::new("https://vault.example".parse().unwrap());
+        config.limits.sign_in_failures = 1;
+        let app = App::new(Ports::in_memory(Arc::new(TestClock::default())), config);
+        let browser = RememberedBrowser::default();
+        let check = async || {
+            let wrong = Zeroizing::new("wrong".to_owned());
+            check_password(&app, "ada@example.org", wrong, None, &browser).await
+        };
+        let full = FullQueue::fill().await;
+        for _ in 0..3 {
+            let failed = check().await.unwrap_err();
+            assert!(matches!(
+                failed,
+                CheckFailed::Hashing(HashingFailed::Busy(_))
+            ));
+        }
+        full.empty().await;
+        assert!(matches!(check().await.unwrap(), PasswordCheck::Wrong));
+        let second = check().await.unwrap();
+        assert!(matches!(second, PasswordCheck::TooMany { .. }));
+    }
+}
