@@ -157,7 +157,7 @@ pub enum When {
 pub enum Write {
     /// Sets the whole record: content and expiry.
     Put {
-        /// Key of the record.
+        /// Key of the record that is created or replaced.
         key: RecordKey,
         /// The content that replaces the whole earlier one.
         document: Document,
@@ -168,7 +168,7 @@ pub enum Write {
     },
     /// Removes the record. With [`When::Any`], removing an absent record succeeds.
     Delete {
-        /// Key of the record.
+        /// Key of the record that is removed.
         key: RecordKey,
         /// The condition; if it does not hold, the whole commit fails.
         when: When,
@@ -176,7 +176,7 @@ pub enum Write {
     /// Changes nothing, but makes the commit fail unless the condition holds. [`When::Any`] always
     /// holds.
     Check {
-        /// Key of the record.
+        /// Key that the condition is about; it need not have a record.
         key: RecordKey,
         /// The condition that decides about the other writes of the commit.
         when: When,
@@ -186,7 +186,7 @@ pub enum Write {
     /// starts at 0, and a field that is not an integer fails the condition. Other fields and the
     /// expiry of an existing record stay as they are.
     Count {
-        /// Key of the record.
+        /// Key of the record with the counter.
         key: RecordKey,
         /// The member of the document: 1 to 64 of `a-z`, `0-9`, `_`.
         field: String,

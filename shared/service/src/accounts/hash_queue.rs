@@ -83,9 +83,10 @@ impl<T> Turns<T> {
         Some((number, displaced))
     }
 
-    /// Returns the number of the entry that a client of these networks displaces. At the first
-    /// level at which another network has at least two places more than the client's, this is the
-    /// last entry of the network with the most places.
+    /// Returns the number of the entry that a new entry of a client in these networks displaces.
+    /// The networks are compared level by level, from the widest. On the first level on which
+    /// another network has at least two places more than the client's own, it is the last entry of
+    /// the network with the most places.
     fn find_displaced(&self, names: &[String]) -> Option<u64> {
         for level in 0..names.len() {
             // All entries that share the wider networks of the new entry, so that only neighbours

@@ -294,7 +294,7 @@ pub async fn find_permit(
         let permits: Permits = record.read()?;
         let mut permits = permits.permits.into_iter();
         if let Some(permit) = permits.find(|permit| permit.id == id && now < permit.ends_at) {
-            // The key is the client's id; a key that is none is that of the console.
+            // The record's key is the client's id. Any other key is that of the console.
             let client = record.key.key.parse().ok();
             return Ok(Some(FoundPermit { permit, client }));
         }

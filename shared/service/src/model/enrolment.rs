@@ -68,7 +68,7 @@ pub struct CodeUses {
 }
 
 impl EnrolmentCode {
-    /// Whether the code admits machines with this name.
+    /// Whether this host name matches the pattern of the code; without a pattern, every name does.
     pub fn fits_hostname(&self, hostname: &str) -> bool {
         self.name
             .as_deref()

@@ -76,7 +76,7 @@ pub struct Machine {
 pub enum Event {
     /// Machines wait for an owner.
     MachineWaiting {
-        /// Number of waiting machines.
+        /// Number of all machines that wait; `machines` may list fewer.
         waiting: usize,
         /// The machines that have waited longest, oldest first; not all of them if there are many.
         machines: Vec<Machine>,
@@ -194,7 +194,7 @@ impl Webhook {
     }
 
     /// Records that a delivery failed at `now`, and switches the webhook off if deliveries have
-    /// failed for long enough. Returns whether it was switched off by this.
+    /// failed for long enough. Returns whether this failure switched it off.
     pub fn record_failure(&mut self, why: String, now: Timestamp) -> bool {
         // Time counts from the first failure in a row; a delivery that arrives resets it.
         let since = *self.failing_since.get_or_insert(now);

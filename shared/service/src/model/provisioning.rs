@@ -222,7 +222,7 @@ impl Provisioning {
         })
     }
 
-    /// Returns the content of a record that refers to the sign-up.
+    /// Returns the content of a [`Link`] to the sign-up.
     pub fn link_document(&self) -> Result<Document, StoreError> {
         Document::from_value(&Link {
             reference: self.reference.clone(),

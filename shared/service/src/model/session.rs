@@ -228,7 +228,8 @@ impl Session {
     }
 }
 
-/// Entry of a session in the person's own list.
+/// Entry of a session in the list of its account, which the account page shows; also the record of
+/// the newest sign-in.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SessionEntry {
     /// Time of the sign-in with which the session began.

@@ -35,7 +35,7 @@ pub enum TokenKind {
     Refresh,
 }
 
-/// The record of an access or refresh token.
+/// The record of an access or refresh token, which is stored under the hash of the token.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Token {
     /// Kind of the token: a refresh token opens no route of the API.

@@ -35,8 +35,8 @@ pub struct Browser {
 
 /// A browser with its session and account.
 pub struct SignedIn {
-    /// Session that has not expired. Which function returned it tells whether its second factor is
-    /// still due.
+    /// Session that has not expired. In the result of [`Browser::load_half_signed_in`], the code of
+    /// the second factor is still due.
     pub session: Session,
     pub account: Account,
 }

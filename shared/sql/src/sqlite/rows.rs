@@ -76,7 +76,7 @@ const SELECT_FIVE: &str = concat!(
     select_record!(4, 10, 11)
 );
 
-/// Like [`read_records`], with one statement. It also reads all records of one moment.
+/// Reads records like [`read_records`], but with one statement, which sees one moment too.
 fn read_in_one_statement(
     connection: &Connection,
     statement: &str,

@@ -57,8 +57,8 @@ pub async fn namespace_steps(app: &App, namespace: &Namespace) -> Result<Vec<Ste
     Ok(setup_steps(namespace, sign_up).to_vec())
 }
 
-/// Returns the set-up steps of a namespace. `sign_up` is the one that led to it; `None` if an
-/// operator created the namespace.
+/// Returns the set-up steps of a namespace. `sign_up` is the sign-up that led to the namespace;
+/// `None` if an operator created the namespace.
 pub(crate) fn setup_steps(namespace: &Namespace, sign_up: Option<&Provisioning>) -> [Step; 5] {
     let synced = namespace.current.is_some();
     match sign_up {
