@@ -243,7 +243,7 @@ mod tests {
                 order.lock().unwrap().push(number);
                 drop(pass);
             });
-            // One thread: it runs until it waits.
+            // The test has one thread, so the new task runs now, until it waits.
             tokio::task::yield_now().await;
         }
         drop(held);

@@ -9,8 +9,8 @@ pub enum BadSetting {
     /// `VAULT_TOKEN_TTL` is below a minute or above a day.
     #[error("must be {} to {} seconds", TOKEN_TTL.start(), TOKEN_TTL.end())]
     TokenTtl,
-    /// The text is not an origin as the header `Origin` of a browser contains it, such as with a
-    /// path.
+    /// The text is not an origin as the header `Origin` of a browser contains it, for example
+    /// because it has a path.
     #[error("`{0}` is not an origin; write it like https://app.example")]
     Origin(String),
     /// Not a host as the header `Host` of a request contains it.

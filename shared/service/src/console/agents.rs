@@ -100,7 +100,8 @@ fn agent_rows(
         None if agents.is_empty() => PublishedForm::Plain,
         None => PublishedForm::LeftOut,
     };
-    // Agents that the skill names have no profile of their own where no profile is published.
+    // Without a profile for other agents, some agents that the skill names may have none either.
+    // They get the plain skill, and a row here.
     if profiles.agent(&AgentId::any()).is_none() {
         let unlisted = agents
             .iter()

@@ -90,7 +90,7 @@ fn join_texts(texts: impl Iterator<Item = String>) -> String {
     let mut joined = String::new();
     for text in texts {
         if !joined.is_empty() {
-            // After a sentence, a comma would follow the full stop.
+            // A text that is a sentence ends with a full stop, after which no comma may follow.
             joined.push_str(if joined.ends_with('.') { " " } else { ", " });
         }
         joined.push_str(&text);

@@ -259,7 +259,8 @@ impl DraftRecord {
             state: ending.state,
             changed_at: ending.at,
             release: ending.release,
-            // The reason given when it came in (missing files) outlives an ending without one.
+            // The reason that the draft got when it was submitted (missing files) stays if the
+            // ending has none.
             reason: ending.reason.clone().or(self.reason),
             admitting_until: None,
             ..self

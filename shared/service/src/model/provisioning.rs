@@ -195,7 +195,8 @@ impl Provisioning {
         self.paid_access == PaidAccess::Confirmed || self.namespace.is_some()
     }
 
-    /// Returns the five steps. `synced` tells whether the vault has a release.
+    /// Returns the five set-up steps, each pending or done. `synced` tells whether the vault has a
+    /// release.
     pub fn steps(&self, synced: bool) -> [Step; 5] {
         let is_done = [
             // The choices are made when the record is created.

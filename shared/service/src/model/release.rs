@@ -160,7 +160,8 @@ pub struct Closure {
     variants: BTreeMap<Digest, VariantOrigin>,
     /// Skills that earlier releases had and this one has not.
     pub former: FormerSkills,
-    /// The most that keys signed in one release of the last 30 days, where it is more than here.
+    /// The largest amounts that keys signed in one release of the last 30 days, for keys that
+    /// signed less in this release.
     pub signed: SignedPeaks,
 }
 

@@ -53,7 +53,6 @@ impl SecretKind {
         }
     }
 
-    /// Returns the number of random bytes of a secret.
     const fn byte_count(self) -> usize {
         match self {
             Self::Enrolment => 16,

@@ -308,8 +308,8 @@ impl Usage {
 
     /// Records that a release names objects that the one before did not.
     pub fn name_objects(&mut self, named: Amount) {
-        // Some of them were named by an earlier release and did not count as unnamed. The next
-        // listing corrects this.
+        // Some of these objects were named by an earlier release and did not count as unnamed. The
+        // next listing corrects this.
         self.tally.unnamed = self.tally.unnamed - named;
         if let Some(listing) = &mut self.listing {
             listing.named = listing.named + named;

@@ -182,7 +182,7 @@ async fn exchange_token(
     Ok(decision.answer?)
 }
 
-/// `POST /oauth/revoke`: ends a token.
+/// `POST /oauth/revoke`: ends the token in the form; a refresh token ends with its whole family.
 pub async fn revoke_token(app: &App, request: Revocation) -> Result<Response, EndpointError> {
     let Revocation {
         form,

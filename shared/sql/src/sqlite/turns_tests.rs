@@ -250,7 +250,7 @@ async fn a_count_that_is_full_is_refused_while_the_writer_is_held() {
     }
     let release = hold_writer(&store, namespace(1)).await;
     let writes = vec![count("free"), count("full")];
-    // The writer would keep it waiting for ever.
+    // If the commit asked the writer, it would wait forever.
     let refused = timeout(Duration::from_mins(1), store.commit_writes(writes));
     let refused = refused.await.expect("the writer is not asked").unwrap();
     assert!(matches!(

@@ -319,7 +319,7 @@ fn network(n: u8) -> Lane {
 }
 
 impl Callers {
-    /// Adds requests of this many networks, one of each, and a second one of the first.
+    /// Adds one request of each of this many networks, and a second request of the first network.
     fn push_strangers(&mut self, networks: u8) {
         for n in (0..networks).chain([0]) {
             let caller = Rc::new(());

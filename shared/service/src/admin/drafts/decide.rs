@@ -51,8 +51,8 @@ pub(in crate::admin) async fn accept_draft(call: Call) -> Answer {
             let ending = new_ending(&by, State::Accepted, number, reason);
             end_draft(&by, id, &ending, "draft.accept").await?
         }
-        // A draft that is not there or not acceptable is reported first; then the members are wrong
-        // for this kind of namespace.
+        // A draft that does not exist or cannot be accepted is reported first. Otherwise the
+        // members of the request do not fit this kind of namespace.
         _ => {
             find_acceptable(&by, id).await?;
             return Err(ErrorCode::ParameterInvalid.into());

@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(again(&thief, 2, &[1]), 10);
         assert_eq!(again(&thief, 31, &[1]), 10);
         assert_eq!(again(&thief, 32, &[1]), 1);
-        // However many follow.
+        // The amount counts for as long, however many releases follow.
         let mut all: Vec<(i64, &[(u8, u8)])> = vec![(0, &[(1, 10)])];
         all.extend(vec![(1, &[(1, 1)][..]); 500]);
         all.push((2, &[]));
