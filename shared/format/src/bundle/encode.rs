@@ -111,7 +111,6 @@ impl EncodedEntry {
         (entry, content.len() - 2)
     }
 
-    /// Writes a file as references to its parts.
     fn write_parts(file: &File) -> Self {
         let parts: Vec<EncodedPart> = file.bytes.chunks(PART_BYTES).map(encode_part).collect();
         let names: Vec<String> = parts

@@ -64,7 +64,6 @@ pub fn approve_file(vault: &Vault, pending: &PendingFile) -> Result<(), ApproveE
     Ok(change.set_approved(&pending.file, content)?)
 }
 
-/// Fails if the content of a file is invalid.
 fn check_content(vault: &Vault, file: &AuthoredFile, bytes: &[u8]) -> Result<(), ApproveError> {
     match file {
         AuthoredFile::Policy => {

@@ -152,7 +152,6 @@ pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeRepor
     })
 }
 
-/// Returns the admission options for submitted text.
 pub(crate) fn proposal_options(input: &ProposeSkill) -> Options {
     Options {
         replace: input.replace,

@@ -190,7 +190,7 @@ impl HeldFolder {
     }
 }
 
-/// Tells the failures of opening a folder apart.
+/// Turns the system error of opening a folder into one that tells an absent folder from a link.
 fn open_error(doing: &'static str, path: &Path, cause: Errno) -> BeneathError {
     match cause {
         Errno::NOENT => BeneathError::Missing(path.to_owned()),

@@ -246,7 +246,6 @@ pub(crate) fn folder_mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, F
     mode_and_owner(&target)
 }
 
-/// Returns the effective user id of this process.
 pub(crate) fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }

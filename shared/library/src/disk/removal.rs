@@ -88,7 +88,7 @@ fn open_folder_at(
     }
 }
 
-/// Gives the owner of a folder access to it.
+/// Gives the owner of a folder all access to it, so that its entries can be removed.
 #[cfg(target_os = "linux")]
 fn grant_owner_access(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
     use std::os::fd::AsRawFd;
@@ -100,7 +100,7 @@ fn grant_owner_access(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<(
     rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), Mode::RWXU)
 }
 
-/// Gives the owner of a folder access to it.
+/// Gives the owner of a folder all access to it, so that its entries can be removed.
 #[cfg(not(target_os = "linux"))]
 fn grant_owner_access(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
     rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW)

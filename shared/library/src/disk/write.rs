@@ -298,7 +298,6 @@ pub(crate) fn make_executable(path: &Path) -> Result<(), FileError> {
     set.map_err(file_error("set the mode of", path))
 }
 
-/// Returns whether this process may write to a folder.
 pub(crate) fn may_write(folder: &Path) -> bool {
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
 }

@@ -181,7 +181,6 @@ fn manifest_bytes(skill: &VerifiedSkill, catalog: Option<&str>) -> Vec<u8> {
     bytes
 }
 
-/// Packs the files of a verified skill into an archive.
 fn pack_files(
     skill: &VerifiedSkill,
     format: impl Fn(&[File]) -> io::Result<Vec<u8>>,

@@ -378,7 +378,7 @@ impl ReleaseJudge<'_> {
     }
 }
 
-/// Returns the current release if this one could lose profiles of it.
+/// Returns the current release if the new one could lose profiles of it.
 fn compared_release<'a>(
     vault: &Vault,
     request: &PlanRequest<'_>,

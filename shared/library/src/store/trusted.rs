@@ -162,7 +162,7 @@ impl Trusted {
         }
     }
 
-    /// Known root versions of the vault.
+    /// Returns the known root versions of the vault; `None` if this machine does not know its keys.
     pub(crate) fn roots(&self) -> Option<&Arc<RootState>> {
         self.roots.as_ref()
     }

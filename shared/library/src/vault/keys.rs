@@ -106,7 +106,7 @@ pub fn passphrase_identity(passphrase: &str) -> age::scrypt::Identity {
     identity
 }
 
-/// Encrypts the content of a secret file with a passphrase.
+/// Encrypts the content of a secret file with a passphrase. `path` is only named in the error.
 pub(crate) fn encrypt_secret(
     path: &Path,
     text: &[u8],
@@ -118,7 +118,7 @@ pub(crate) fn encrypt_secret(
     })
 }
 
-/// Returns whether the content of a secret file is encrypted.
+/// Returns whether the content begins with the header of the age format.
 pub(crate) fn is_encrypted(bytes: &[u8]) -> bool {
     bytes.starts_with(AGE_HEADER)
 }

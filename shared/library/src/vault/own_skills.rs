@@ -202,14 +202,14 @@ impl OwnSkills {
         skill.reached = skill.reached.max(version);
     }
 
-    /// Records that the removal of a skill begins.
+    /// Records that the removal of a skill begins, so that a missing link is no longer reported.
     pub(crate) fn begin_removal(&mut self, name: &SkillName) {
         if let Some(skill) = self.skills.get_mut(name) {
             skill.leaving = true;
         }
     }
 
-    /// Records that the removal of a skill has ended.
+    /// Records that the removal of a skill has ended, so that only a higher version is accepted.
     pub(crate) fn note_removed(&mut self, name: &SkillName) {
         if let Some(skill) = self.skills.get_mut(name) {
             // The reached version and the list of other authors' bundles stay: a new skill of this

@@ -48,7 +48,7 @@ static SIGNED_NAME: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?i)\b(?:([cf])#|c\+\+)\B").expect("a constant pattern")
 });
 
-/// Returns the stems of a text, in order.
+/// Returns the words of a text without their endings, in order.
 pub(super) fn stems(text: &str) -> Vec<String> {
     let named = SIGNED_NAME.replace_all(text, |found: &Captures<'_>| match found.get(1) {
         Some(letter) => format!("{}sharp", letter.as_str()),
