@@ -363,8 +363,8 @@ pub fn sign_anything(payload: &[u8], roots: &[Envelope], signer: u8) -> Vec<u8> 
     file_of(&envelope, roots, signer)
 }
 
-/// Creates the catalog file of a signed envelope. `named` is the key that the file names for the
-/// signature.
+/// Creates the catalog file of a signed envelope. `named` is the key in its member `public_key`,
+/// which need not be the signer.
 pub fn file_of(envelope: &Envelope, roots: &[Envelope], named: u8) -> Vec<u8> {
     let text =
         |envelope: &Envelope| String::from_utf8(envelope.to_bytes()).expect("an envelope is JSON");
