@@ -148,7 +148,7 @@ pub enum When {
     Absent,
     /// The key holds a record at exactly this revision.
     At(u64),
-    /// No condition.
+    /// No condition: the write is made whatever the key holds.
     Any,
 }
 

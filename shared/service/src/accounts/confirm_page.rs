@@ -31,7 +31,6 @@ struct Sentence {
     effect: String,
 }
 
-/// The app that asks for the confirmation.
 struct AskingApp {
     /// Name that the app registered for itself.
     name: Option<String>,

@@ -70,7 +70,6 @@ pub struct SignInPrompt<'a> {
 struct SignInPage {
     /// Host and path prefix of the service, for the header of the page.
     frame: Frame,
-    /// The app that waits for the sign-in, if there is one.
     app: Option<ShownApp>,
     /// Message about the last attempt or the reason for the page.
     problem: Option<&'static str>,

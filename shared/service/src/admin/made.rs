@@ -314,7 +314,6 @@ enum Step {
     Ended(usize, MadeByClient),
     /// Only codes were kept or ended; the app still has access.
     Codes {
-        /// Ids of the codes that ended.
         ended: Vec<String>,
         /// Number of codes that still have to be kept or ended.
         more: usize,

@@ -34,7 +34,7 @@ pub enum BadSetting {
     /// An entry of `VAULT_PLANS` without `=`.
     #[error("`{0}` is not a plan; write it like team=https://buy.example/… plink_…")]
     Plan(String),
-    /// Not the name of a plan.
+    /// The text before `=` in an entry of `VAULT_PLANS` is not a valid name of a plan.
     #[error("`{0}` is not a valid plan name; use 1 to 32 characters a-z, 0-9 and -")]
     PlanName(String),
     /// A plan whose address cannot be that of a checkout page.

@@ -102,7 +102,6 @@ pub(super) enum Comparison {
     Skill(SkillFiles),
 }
 
-/// Differences of the files of one skill.
 pub(super) struct SkillFiles {
     pub(super) name: String,
     pub(super) difference: Difference,

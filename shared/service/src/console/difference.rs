@@ -74,7 +74,6 @@ const AROUND_FILE: usize = 192;
 pub(super) struct HtmlBudget(usize);
 
 impl HtmlBudget {
-    /// Creates a budget of this many bytes.
     pub(super) const fn new(bytes: usize) -> Self {
         Self(bytes)
     }

@@ -265,7 +265,6 @@ enum SkillState {
     Same(Option<Digest>),
     /// The skill has another bundle by now.
     Changed(Digest),
-    /// The skill was removed.
     Removed,
 }
 

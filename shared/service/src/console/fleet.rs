@@ -35,7 +35,6 @@ pub(super) struct Fleet {
 pub(super) enum HeldRelease {
     /// The machine may not download, or there is no release.
     Nothing,
-    /// The machine has the current release.
     Current,
     /// The machine is admitted but has never fetched a release.
     Never,

@@ -224,7 +224,6 @@ const PAGES: &[(&str, &str, Access)] = &[
     ("Vault", "/namespace", Access::Owner),
 ];
 
-/// Returns the router of the console, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
     // One cache for all routes, so that what one page has parsed serves the next.
     let cache = Arc::<Cache>::default();

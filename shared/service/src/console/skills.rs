@@ -301,7 +301,6 @@ struct FirstRecords<T> {
     more: bool,
 }
 
-/// Reads the first records of a partition.
 async fn read_first<T: DeserializeOwned>(
     app: &App,
     partition: &str,

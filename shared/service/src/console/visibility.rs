@@ -37,7 +37,6 @@ impl Viewer {
 pub(super) enum ChosenAgent {
     /// Any agent: no skill is left out because of its agents.
     Any,
-    /// The agent with this id.
     Named(AgentId),
     /// An agent that no skill of the release names.
     Other,

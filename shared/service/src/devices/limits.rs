@@ -129,7 +129,6 @@ struct DeviceRead<'a> {
     limit: u32,
 }
 
-/// Result of counting a read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ReadCount {
     Below {
@@ -179,7 +178,6 @@ type KeyBytes = [u8; 32];
 /// What a count is about.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum Subject {
-    /// A device, by its key.
     Key(KeyBytes),
     /// All copies of requests of a device. Anyone who captured requests can send them, and must not
     /// use up the device's own reads.

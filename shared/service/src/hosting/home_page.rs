@@ -161,7 +161,6 @@ struct HomePage {
     sign_out: SignOut,
 }
 
-/// Returns the path of the home page, for a redirect.
 pub fn home_path(app: &App) -> String {
     format!("{}/", app.config.public_url.prefix())
 }

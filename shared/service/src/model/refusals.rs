@@ -290,7 +290,6 @@ impl RefusalCounts {
         self.equal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a refusal and returns the next step for it.
     fn count(&self, identity: Digest, now: Timestamp) -> Step {
         let mut counts = self.lock_counts();
         let minute = minute_of(now);

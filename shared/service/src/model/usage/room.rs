@@ -94,9 +94,9 @@ impl Needed {
 /// A limit that an upload can exceed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StorageLimit {
-    /// Bytes of the quota.
+    /// Stored bytes, which the quota of the namespace limits.
     Bytes,
-    /// Objects of the quota.
+    /// Number of stored objects, which the quota of the namespace limits.
     Objects,
     /// Bytes of uploads that no release names.
     UnnamedBytes,
