@@ -530,7 +530,7 @@ mod tests {
         for text in ["plain — ü 語 😀", "⚠\u{fe0f}", "5\u{a0}kg\u{3000}x"] {
             assert_eq!(printable(text), text);
         }
-        // What hides in a label hides in a path.
+        // Every character that labels reject is also rejected in paths.
         assert!(
             ('\0'..=char::MAX)
                 .filter(|c| is_deceptive(*c))

@@ -80,7 +80,7 @@ impl<'a> From<&'a IndexEntry> for Text<'a> {
 /// One result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hit<'a> {
-    /// Name of the skill.
+    /// Name of the skill that matches the query.
     pub name: &'a str,
     /// Index of the skill in the input of the ranking, from 0.
     pub position: usize,

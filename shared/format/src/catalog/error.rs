@@ -58,7 +58,7 @@ pub enum CatalogError {
     /// The signer of a new catalog failed to sign.
     #[error(transparent)]
     Signer(#[from] SignerError),
-    /// The catalog names another vault than the one whose keys judge it.
+    /// The catalog names another vault than the one whose keys verify its signatures.
     #[error("the catalog belongs to another vault")]
     VaultId,
     /// The catalog is for another namespace than the reader asked for.

@@ -48,7 +48,7 @@ pub struct Neighbours<'v> {
 }
 
 impl<'v> Neighbours<'v> {
-    /// Compares with the skills of this vault.
+    /// Compares candidates with the skills of this vault, whose clock gives the time of fetching.
     pub fn for_vault(vault: &'v Vault) -> Self {
         Self::new(Some(vault), vault.clock().now())
     }

@@ -55,14 +55,15 @@ fn a_link_is_judged_by_the_file_that_it_leads_to() {
         (Level::Warning, message)
     );
 
-    // A folder of another skill is judged by itself.
+    // The audit judges the folder of another skill separately, so a link to it needs only a note.
     std::fs::remove_file(folder.join("run.sh")).unwrap();
     skill(root, "skills/other");
     symlink("../other", folder.join("other")).unwrap();
     let audit = audit_repository(root, &auditor()).unwrap();
     assert_eq!(audit.skills[0].findings[0].finding.level, Level::Note);
     assert_eq!(audit.skills[0].verdict, Verdict::Accepted);
-    // Nothing judges a folder of no skill, nor what lies outside, nor what the audit leaves out.
+    // The audit does not read folders without a skill, files outside of the root, or skipped
+    // folders, so links to them block.
     skill(root, "node_modules/part");
     for (target, link) in [
         ("../../shared", "shared"),
@@ -404,7 +405,7 @@ fn an_error_of_the_format_is_accepted_at_and_below_a_path_and_no_flag_is() {
     symlink("gone", both.join("link")).unwrap();
     let linked = skill(home.path(), "tests/linked");
     symlink("gone", linked.join("link")).unwrap();
-    // Nothing of this one was judged.
+    // A dangling SKILL.md leaves nothing of this skill to judge.
     std::fs::create_dir(home.path().join("tests/unread")).unwrap();
     symlink("gone", home.path().join("tests/unread/SKILL.md")).unwrap();
     let large = flagged(home.path(), "tests/large");

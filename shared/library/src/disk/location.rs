@@ -150,7 +150,7 @@ impl OpenParent<'_> {
     }
 }
 
-/// Flags for opening a folder.
+/// Flags for opening an entry that must be a folder.
 pub(super) const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);

@@ -219,8 +219,8 @@ fn a_row_sealed_under_another_key_is_not_read() {
     assert!(current(&index, folder.path(), &new).is_some());
 }
 
-/// A vault's folder may be readable by everybody on the machine; the descriptions of its skills,
-/// private ones included, are not.
+/// Others may read a vault's folder, but not the index in it, which has the descriptions of private
+/// skills too.
 #[test]
 fn nobody_else_may_read_the_index_whatever_the_folder_and_an_earlier_version_left() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -94,8 +94,8 @@ pub enum OnDivergence {
     /// In a vault with several publishers, take over the changes that only they made, and report
     /// conflicts. In a vault with one publisher, stop and report the differences.
     Stop,
-    /// Take over their changes, even if this machine changed the same things.
-    /// [`Plan::TakeOver`](super::Plan::TakeOver) lists the changes.
+    /// Take over the changes of the other publisher or machine, even if this machine changed the
+    /// same things. [`Plan::TakeOver`](super::Plan::TakeOver) lists the changes.
     Adopt,
     /// Drop the current catalog: the release contains exactly the skills on this machine.
     Replace,

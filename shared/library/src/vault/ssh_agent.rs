@@ -505,7 +505,8 @@ mod tests {
         assert!(matches!(none, Err(AgentError::NotRunning)));
     }
 
-    /// An agent that answers only after the person has heard of it, as one that asks them does.
+    /// The agent in this test answers only after the user was told to wait, like an agent that asks
+    /// for a confirmation.
     #[test]
     fn an_agent_that_takes_long_is_named_and_waited_for() {
         let secret = SecretKey::from_seed([1; 32]);

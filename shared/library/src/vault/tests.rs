@@ -44,8 +44,8 @@ fn try_open_for_links(home: &Path) -> Result<Vault, VaultError> {
     Vault::open_or_create_for_links(paths, clock, random, passphrases)
 }
 
-/// Leaves the vault as a kill during its creation does, before the trust folder knows what the
-/// folder holds.
+/// Puts the vault into the state that a kill during its creation leaves, before the trust folder
+/// has recorded which vault the folder contains.
 fn interrupt_creation(vault: &Vault) {
     let root = &vault.paths().root;
     std::fs::write(root.join("creating"), vault.id().as_str()).unwrap();
@@ -73,7 +73,7 @@ fn a_note_of_an_interrupted_creation_removes_no_trust() {
     let home = tempfile::tempdir().unwrap();
     let first = open(home.path(), 1);
     let root = &first.paths().root;
-    // Whoever can write to the folder makes it look as if it was never finished.
+    // An attacker who can write to the folder makes its creation look interrupted.
     for own in [false, true] {
         std::fs::write(root.join("creating"), first.id().as_str()).unwrap();
         let format = std::fs::read(root.join("vault.json")).unwrap();
@@ -95,7 +95,7 @@ fn an_id_of_a_vault_without_keys_here_is_not_the_owners() {
     let home = tempfile::tempdir().unwrap();
     let (own, other) = (open(home.path(), 1), tempfile::tempdir().unwrap());
     let linked = open(other.path(), 2);
-    // What this machine knows of a linked vault: its root versions, and no keys.
+    // Give this machine what it knows of a linked vault: the root versions, but no keys.
     let known = linked.trust().unwrap().unwrap();
     own.change_trust(linked.id(), |_| Ok::<_, VaultError>(known))
         .unwrap();
@@ -105,7 +105,7 @@ fn an_id_of_a_vault_without_keys_here_is_not_the_owners() {
     std::fs::write(&format, text).unwrap();
     let noticed = try_open(home.path(), 3);
     assert!(matches!(noticed, Err(VaultError::Swapped(_))));
-    // Where the trust folder does not know what the folder held, the keys still do not count.
+    // Without a record of the vault in the folder, the vault opens, but its keys are not trusted.
     std::fs::remove_dir_all(own.paths().config.join("folders")).unwrap();
     let spoofed = open(home.path(), 3);
     assert_eq!(spoofed.id(), linked.id());
@@ -126,7 +126,7 @@ fn an_interrupted_creation_goes_on_with_the_same_keys() {
     assert_eq!(first.id(), again.id());
     assert_eq!(first.release_key().unwrap(), again.release_key().unwrap());
     assert!(!root.join("creating").exists());
-    // Keys without a root version are replaced: nobody has seen them.
+    // Keys without a root version are replaced, because no other machine has seen them.
     interrupt_creation(&again);
     let trust = folder::vault_folder(&first.paths().config, first.id());
     std::fs::remove_file(trust.path_of("trust.json")).unwrap();
@@ -167,7 +167,7 @@ fn of_many_that_start_at_once_one_makes_it() {
 
 #[test]
 fn who_opens_it_during_a_change_of_id_takes_it_for_no_other_vault() {
-    // Whether a reader meets the change is chance: enough rounds that one does.
+    // A reader meets the change only by chance, so try often enough.
     for _ in 0..100 {
         let home = tempfile::tempdir().unwrap();
         let (path, done) = (home.path(), &AtomicBool::new(false));

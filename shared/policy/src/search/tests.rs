@@ -173,8 +173,8 @@ fn a_name_that_no_skill_has_does_not_hide_the_answer() {
     let found = |query| names(&ranking, query);
     let answer = ["release-notes"];
     assert_eq!(found("the notes for Contoso and Fabrikam"), answer);
-    // These are not taken for names of the caller's: words without a capital, words of a title, and
-    // words that the thesaurus or an exclusion has.
+    // Words without a capital, words of a title, and words of the thesaurus or of an exclusion do
+    // not count as names of the caller's project.
     assert!(found("the notes for contoso and fabrikam").is_empty());
     assert!(found("Notes For Contoso And Fabrikam").is_empty());
     assert!(found("the notes for Kubernetes and Terraform").is_empty());
