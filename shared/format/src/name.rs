@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(AgentId::named("Codex"), Err(BadName::Agent));
         let reserved = AgentId::named(ANY_AGENT).unwrap_err().to_string();
         assert!(reserved.starts_with("any-agent is no agent"), "{reserved}");
-        // Profiles and manifests of variants have it.
+        // Profiles and manifests of variants contain this id, so it must parse.
         assert!(ANY_AGENT.parse::<AgentId>().unwrap().is_any());
     }
 

@@ -283,7 +283,7 @@ mod tests {
                 "{bad:?}"
             );
         }
-        // A file system that drops what cannot be seen takes it for `.git`.
+        // A file system that drops invisible characters reads this path as `.git/config`.
         assert!(".g\u{200c}it/config".parse::<FilePath>().is_err());
     }
 

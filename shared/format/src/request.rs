@@ -338,7 +338,7 @@ mod tests {
             ..good
         };
         assert_eq!(read(&joined).unwrap_err(), RequestError::HeaderInvalid);
-        // Missing comes before malformed.
+        // A missing header is reported before a malformed one.
         assert_eq!(
             SignedRequest::parse(Some("x"), Some("y"), None).unwrap_err(),
             RequestError::SignatureRequired

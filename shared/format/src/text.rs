@@ -425,11 +425,8 @@ mod tests {
     use super::*;
 
     crate::words! {
-        /// Colours, with their texts.
         enum Colour {
-            /// Red.
             Red = "colour:red",
-            /// Green.
             Green = "green",
         }
     }

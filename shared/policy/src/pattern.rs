@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// The definition of a match, tried at every position.
+    /// A slow matcher that follows the definition literally, to compare the fast one with.
     fn naive(pattern: &[u8], name: &[u8]) -> bool {
         match pattern.split_first() {
             None => name.is_empty(),

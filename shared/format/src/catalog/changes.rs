@@ -471,12 +471,13 @@ mod tests {
                     variants.push(serde_json::json!(entries[1..]));
                     let mut reversed = entries.clone();
                     reversed.reverse();
-                    // The skills are sorted by name.
+                    // A catalog with unsorted skills is not valid, so do not reverse them.
                     if entries.len() > 1 && member != "skills" {
                         variants.push(serde_json::json!(reversed));
                     }
                     for (inner, old) in entries[0].as_object().into_iter().flatten() {
-                        // The path repeats the hash, and both sides sort and find by the name.
+                        // The path follows from the hash, and another name makes another entry, so
+                        // neither changes alone.
                         if inner == "path" || inner == "name" {
                             continue;
                         }
@@ -517,7 +518,7 @@ mod tests {
         }
     }
 
-    /// Another value of the same kind.
+    /// Returns another value of the same JSON type.
     fn other(value: &serde_json::Value) -> serde_json::Value {
         match value {
             serde_json::Value::Number(number) => (number.as_u64().unwrap() + 1).into(),

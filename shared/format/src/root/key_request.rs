@@ -154,7 +154,7 @@ mod tests {
             &"other".parse().unwrap(),
         ));
         assert!(matches!(result, KeyRequestError::OtherVault));
-        // Another key's signature over the same payload.
+        // Sign the same payload with another key than it names.
         let payload = Envelope::parse(&bytes).unwrap().payload().to_vec();
         let forged = Envelope::sign(PAYLOAD_TYPE, &payload, &[&SecretKey::from_seed([6; 32])]);
         let result = refused(KeyRequest::verify(&forged.to_bytes(), vault_id, &slug));

@@ -396,18 +396,18 @@ mod tests {
     #[test]
     fn a_vault_lives_through_rotation_recovery_and_revocation() {
         let chain = first(1);
-        // A recovery key takes the root role.
+        // Give the root role to a recovery key.
         let mut edit = RootEdit::begin_after(&chain, NOW);
         edit.add_root_key(entry(9)).unwrap();
         edit.remove_root_key(&key(1).public()).unwrap();
         let chain = edit.sign(&[&key(1), &key(9)]).unwrap();
         assert_eq!(chain.fingerprint().version(), 2);
-        // A second publisher, and a rotation of the first one's key.
+        // Add a second publisher, and replace the key of the first one.
         let mut edit = RootEdit::begin_after(&chain, NOW);
         edit.add_publisher(entry(2)).unwrap();
         edit.replace(&key(1).public(), entry(3)).unwrap();
         let chain = edit.sign(&[&key(9)]).unwrap();
-        // Revoked, though retired before.
+        // Revoke the replaced key, which is retired already.
         let mut edit = RootEdit::begin_after(&chain, NOW);
         let chain = edit.revoke(&key(1).public()).sign(&[&key(9)]).unwrap();
         assert_eq!(chain.fingerprint().version(), 2);

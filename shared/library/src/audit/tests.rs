@@ -166,7 +166,7 @@ fn every_skill_is_found_once_in_the_order_of_paths() {
     symlink(root.join("zeta"), root.join("link")).unwrap();
     symlink(root, root.join("a/loop")).unwrap();
     symlink("gone", root.join("dangling")).unwrap();
-    // A link in a skill is a finding about that skill.
+    // A link in a skill is a finding about that skill, so the list of links leaves it out.
     symlink("../a-b", root.join("zeta/inner")).unwrap();
     let outside = tempfile::tempdir().unwrap();
     symlink(skill(outside.path(), "out"), root.join("build/out")).unwrap();
@@ -200,7 +200,7 @@ fn the_bound_on_folders_is_said_and_cuts_the_deepest() {
         skill(home.path(), &format!("s{number:02}/sub"));
     }
     skill(home.path(), "top");
-    // Links are no folders.
+    // Links do not count towards the limit on folders.
     for number in 0..20 {
         symlink("top", home.path().join(format!("link{number}"))).unwrap();
     }

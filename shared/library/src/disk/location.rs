@@ -246,8 +246,8 @@ mod tests {
 
     type Step = fn(&HeldPath, &HeldPath) -> Result<(), FileError>;
 
-    /// Every function that acts on a held path: on entries of the first folder, with the second one
-    /// for temporary files.
+    /// Every function that acts on a held path. A step acts on entries of its first folder, and
+    /// uses the second one for temporary files.
     const STEPS: [(&str, Step); 24] = [
         ("make_dirs", |at, _| disk::make_dirs(&at.join("a/b"), 0o700)),
         ("make_dir", |at, _| disk::make_dir(&at.join("a"), 0o700)),
@@ -373,7 +373,7 @@ mod tests {
             lock::take_lock(link, std::time::Duration::ZERO).unwrap_err();
             Scratch::new(link).unwrap_err();
         }
-        // It is removed and replaced like any entry, and what it leads to stays.
+        // A link at the end of a path is replaced and removed like any entry, and its target stays.
         disk::replace(&file, b"new", 0o600, &scene.top).unwrap();
         assert_eq!(disk::read(&file, 99).unwrap().unwrap(), b"new");
         disk::remove_tree(&inner).unwrap();

@@ -240,7 +240,8 @@ mod tests {
             why(&text)
         );
 
-        // A second archive behind the end of the first one, and one in a second gzip member.
+        // Append a second archive, once behind the end of the first one and once as a second gzip
+        // member.
         let (one, two) = (tar_of(&["a"]), tar_of(&["b"]));
         assert_eq!(read_archive(&gzip(&one)).unwrap().len(), 1);
         assert!(why(&gzip(&[&one[..], &two].concat())).contains("data after its end"));

@@ -10,7 +10,7 @@ fn signer() -> PublicKey {
     SecretKey::from_seed([1; 32]).public()
 }
 
-/// The earlier content of a vault whose one publisher is the key of this seed.
+/// Returns the trust for earlier content of a vault whose only publisher has the key of this seed.
 fn trusted(seed: u8) -> Trusted {
     let key = SecretKey::from_seed([seed; 32]);
     let entry = KeyEntry {
@@ -59,7 +59,7 @@ fn open(path: &Path) -> Index {
     Index::open_at(path, SealKey::new([7; 32]))
 }
 
-/// The row, if the index has one that is still current.
+/// Returns the stored row of the bundle, if it is still current.
 fn current(index: &Index, folder: &Path, new: &NewIndexRow) -> Option<IndexRow> {
     let rows = index.load_rows();
     rows.get(&new.hash)?

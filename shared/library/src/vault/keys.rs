@@ -467,7 +467,7 @@ mod tests {
 
     use super::*;
 
-    /// One passphrase for all files.
+    /// Gives the same passphrase for every file.
     struct Fixed(&'static str);
 
     impl Passphrases for Fixed {

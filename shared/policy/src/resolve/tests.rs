@@ -51,7 +51,7 @@ fn compiled(text: &str) -> CompiledPolicy {
     CompiledPolicy::new(Policy::from_toml(text).unwrap()).unwrap()
 }
 
-/// Name, description, tags.
+/// Name, description and tags of each skill.
 const SKILLS: [(&str, &str, &[&str]); 5] = [
     ("code-review", "Reviews a change before it is merged.", &[]),
     ("git-basics", "Commits and branches.", &["Git"]),
@@ -105,7 +105,8 @@ fn names(capabilities: &Capabilities) -> Vec<&str> {
         .collect()
 }
 
-/// Callers; bound profile; platform and channel; query; profile and skills.
+/// One case in each line, separated by `;`: callers, bound profile, platform and channel, query,
+/// and the expected profile with its skills.
 const GRANTED: &str = "
     ann@example.com; ; cli; x; reviewers: code-review git-basics
     Ann@Example.com; ; cli; x; reviewers: code-review git-basics

@@ -149,7 +149,7 @@ fn too_little_of_the_query_is_no_answer() {
     ]);
     assert!(names(&ranking, "guitar chords for a slow song").is_empty());
     assert_eq!(names(&ranking, "why is this query so slow"), ["slow-query"]);
-    // Everyday words do not hide an answer.
+    // Everyday words in a query do not hide a skill that matches the other words.
     assert_eq!(
         names(
             &ranking,
