@@ -25,7 +25,7 @@ pub fn folder_of(path: &Path) -> PathBuf {
 /// The meaning of an argument that is a name or a path.
 #[derive(Debug)]
 pub enum Target {
-    /// An installed skill.
+    /// A skill that this vault or a linked one has installed.
     Installed(SkillRef),
     /// A file or folder on disk, which need not be in the vault.
     Path(PathBuf),

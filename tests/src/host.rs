@@ -27,7 +27,7 @@ pub struct Request {
     pub path: String,
     /// Header lines, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// The whole body, as the client sent it.
     pub body: Vec<u8>,
 }
 
@@ -75,7 +75,7 @@ pub struct Answer {
     pub status: u16,
     /// Header lines besides the one with the length of the body, which `wire` decides.
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// The body, which `wire` may send incompletely or again and again.
     pub body: Vec<u8>,
     /// How the response is sent; [`Wire::Honest`] unless [`Answer::over`] changes it.
     pub wire: Wire,
@@ -325,7 +325,7 @@ struct Kept {
 
 /// A fake vault service, honest or hostile, which runs until the value is dropped.
 pub struct Host {
-    /// Its base address, without a slash at its end.
+    /// Base address of the service, without a slash at its end.
     pub url: String,
     kept: Arc<Mutex<Kept>>,
 }

@@ -249,7 +249,7 @@ impl Terminal {
         }
     }
 
-    /// Waits for a question and answers it with these keys.
+    /// Waits until the screen shows the question, then presses these keys.
     pub fn answer(&mut self, question: &str, keys: &[&str]) {
         self.wait_for(question);
         self.press(keys);

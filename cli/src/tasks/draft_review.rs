@@ -90,7 +90,7 @@ pub struct PresentSkill {
     pub bundle: Digest,
     /// The agents that may see the skill; empty means all.
     pub agents: Vec<AgentId>,
-    /// Its files, in the order of the manifest.
+    /// Files of the skill, in the order of the manifest.
     pub files: Vec<File>,
 }
 

@@ -24,9 +24,9 @@ pub struct Calls {
     pub object_heads: u64,
     /// Pages of object keys.
     pub object_lists: u64,
-    /// Writes of an object.
+    /// Requests that store one object.
     pub object_writes: u64,
-    /// Deletions of an object.
+    /// Requests that delete one object.
     pub object_deletes: u64,
 }
 

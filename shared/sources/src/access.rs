@@ -16,7 +16,7 @@ use crate::tokens::Tokens;
 
 /// Default address of the registry that speaks ClawHub's protocol.
 pub const DEFAULT_CLAWHUB: &str = "https://clawhub.ai";
-/// Default address of the npm registry.
+/// Default address of the npm registry, from which plugins that are packages are fetched.
 pub const DEFAULT_NPM: &str = "https://registry.npmjs.org";
 
 /// Settings of a [`Fetcher`].

@@ -5,7 +5,6 @@ use vault_format::text::printable;
 
 use crate::listing::LeftOut;
 
-/// Result type of this crate.
 pub(crate) type Result<T, E = FetchError> = std::result::Result<T, E>;
 
 /// The error of a fetch. A failed fetch changes nothing.
@@ -71,7 +70,7 @@ pub enum FetchError {
     Setting {
         /// Names the setting and what is wrong with it.
         message: String,
-        /// What to set.
+        /// Which variable or setting to change, and to what.
         hint: &'static str,
     },
     /// git failed, or the remote refused.
@@ -121,9 +120,9 @@ pub enum FetchError {
     TooLarge {
         /// What is too large, as messages name it.
         what: String,
-        /// The limit.
+        /// The limit, counted in `unit`.
         limit: u64,
-        /// Unit of the limit.
+        /// The unit as a word, such as `bytes`.
         unit: &'static str,
     },
     /// The content is malformed, or contains something that a skill must not contain.

@@ -261,7 +261,6 @@ pub fn allow_hint<'a>(findings: impl Iterator<Item = &'a Finding>) -> Option<Str
     ))
 }
 
-/// The hint for a folder with more files than a skill may have.
 const MANY_FILES_HINT: &str = "remove what is built or installed, such as node_modules, or give the skill a folder of its own";
 
 /// Returns a hint if the path names an archive of a kind that vault does not read.

@@ -42,7 +42,7 @@ const KEPT_SECONDS: i64 = 86_400;
 /// An item in the form of the SDK.
 pub(super) type Item = HashMap<String, AttributeValue>;
 
-/// Returns the attribute of the counter `field`.
+/// Returns the name of the attribute that holds the counter `field`.
 pub(super) fn counter_attribute(field: &str) -> String {
     format!("{COUNTER}{field}")
 }

@@ -69,11 +69,11 @@ pub(crate) trait Spec: 'static {
 /// The effect of a tool on the vault. Its hints and the scope that it needs follow from this.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Effect {
-    /// It changes nothing.
+    /// The tool changes nothing. It needs the scope `read`.
     Reads,
-    /// It adds something and changes nothing that exists.
+    /// The tool adds something and changes nothing that exists. It needs the scope `write`.
     Adds,
-    /// It replaces or removes something.
+    /// The tool replaces or removes something. It needs the scope `write`.
     Replaces,
 }
 

@@ -30,10 +30,10 @@ use crate::opened::{Content, Opened};
 /// A local folder, SKILL.md or archive.
 pub(crate) struct Local<'a>(pub(crate) &'a Path);
 
-/// An archive at a URL.
+/// The source kind of an archive at a URL, which lists every skill in the archive.
 pub(crate) struct RemoteArchive<'a>(pub(crate) &'a Url);
 
-/// A SKILL.md at a URL.
+/// The source kind of a single SKILL.md at a URL, a skill without other files.
 pub(crate) struct RemoteSkillMd<'a>(pub(crate) &'a Url);
 
 /// A local folder, which the vault library reads by itself. Only its list of skills comes from here.

@@ -30,9 +30,9 @@ pub enum Source {
     Local(PathBuf),
     /// A git repository.
     Git(GitSource),
-    /// An archive at a URL.
+    /// An archive (zip, tar or tar.gz) at a URL, which may have several skills.
     Archive(Url),
-    /// A SKILL.md at a URL.
+    /// A single SKILL.md at a URL: a skill without other files.
     SkillMd(Url),
     /// A site that lists its skills in a well-known index.
     WellKnown {

@@ -270,7 +270,8 @@ macro_rules! shelf_contract {
     };
 }
 
-/// The tests behind the contract macros.
+/// Writes a test for each named clause of a group, for the three contract macros above. A test
+/// without a fixture passes.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_tests {

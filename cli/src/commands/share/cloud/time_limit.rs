@@ -1,4 +1,4 @@
-//! The time limit of a pull.
+//! Bounds the time of a pull from one linked vault.
 
 use std::time::Duration;
 
