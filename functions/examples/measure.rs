@@ -36,7 +36,7 @@ fn main() {
             folder.parent().unwrap().join(name)
         }
     };
-    // As on AWS, where the stores have no address of their own: nothing is asked of them before the
+    // Use no address of an emulator, as on AWS. A function sends the stores no request before its
     // first event.
     let on_aws = stores::variables("");
     let mut inits = FUNCTIONS.map(|_| Vec::new());

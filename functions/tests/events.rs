@@ -47,7 +47,7 @@ fn world() -> World {
     world_with(|_| {})
 }
 
-/// The stores of the world are shared by all functions, as a deployment's are.
+/// All functions of a [`World`] share its stores, like those of a deployment.
 impl World {
     /// Returns the service as a new process has it: with empty caches, and with the same sequence
     /// of ids.
@@ -132,7 +132,8 @@ fn signed(world: &World, key: &SecretKey, method: &str, path: &str) -> Value {
     event(method, path, &headers, None)
 }
 
-/// An admitted device of the namespace `acme`, which has release 42 of the vectors.
+/// Creates the namespace `acme` with release 42 of the test vectors, and admits a device to it.
+/// Returns the device's key.
 async fn admitted(world: &World) -> SecretKey {
     world.acme().await;
     world.device("acme", 7, DeviceStatus::Active).await
@@ -142,7 +143,8 @@ fn enrolment(world: &World, key: &SecretKey) -> Value {
     let mut event = signed(world, key, "POST", "/v/acme/devices");
     event["headers"]["content-type"] = "application/json".into();
     let body = json!({"public_key": key.public(), "hostname": "laptop"}).to_string();
-    // A gateway encodes what is not text by its content type; both forms must be read.
+    // A gateway encodes some bodies in base64, depending on the content type. A function must read
+    // both forms.
     event["body"] = STANDARD.encode(body).into();
     event["isBase64Encoded"] = true.into();
     event
@@ -219,7 +221,7 @@ async fn golden_admin() {
     let (email, password) = (common::OWNER, common::OWNER_PASSWORD);
     let token = common::sign_in(&world.app, email, password, Scopes::ALL).await;
     let bearer = format!("Bearer {token}");
-    // 4 MiB up, base64 as the gateway sends it, and back.
+    // Upload the largest object, 4 MiB in base64 as the gateway sends it, and read it back.
     let bytes = vec![0xffu8; 4 * 1024 * 1024];
     let hash = Digest::of(&bytes);
     let path = format!("/admin/vaults/default/objects/bundles/{hash}");
@@ -233,7 +235,7 @@ async fn golden_admin() {
         put
     };
     assert!(put(&bytes).to_string().len() < 6_000_000);
-    // The second time, the same event again.
+    // The second event is the same, and finds the object stored.
     for status in [201, 200] {
         let answer = world.call(Group::Admin, &put(&bytes)).await;
         assert_eq!(answer["statusCode"], status);
@@ -248,8 +250,8 @@ async fn golden_admin() {
     assert_eq!(short(&refused), "413 body_too_large");
 }
 
-/// The function of a group answers its rows as the router does, and answers no row of another
-/// group.
+/// Each function answers the routes of its group exactly as the service's router does, and no route
+/// of another group.
 #[tokio::test]
 async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
     let world = world();
@@ -309,7 +311,7 @@ async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
             Some(true) => String::from_utf8(STANDARD.decode(body).unwrap()).unwrap(),
             _ => body.to_owned(),
         };
-        // Health says how long the store took.
+        // The body of this answer has the time that the store took, so it differs.
         if path == "/healthz" {
             continue;
         }
@@ -328,8 +330,8 @@ async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
     }
 }
 
-/// Every path without a route reaches `devices`, which refuses a decoded path whatever it decodes
-/// to.
+/// The gateway sends every path without a route to `devices`. That function must refuse odd paths,
+/// also if decoding them would give a route.
 #[tokio::test]
 async fn odd_paths_at_the_catch_all() {
     const UNSIGNED: &str = "401 signature_required";
@@ -360,7 +362,7 @@ async fn odd_paths_at_the_catch_all() {
             assert_eq!(short(&got), wanted, "{raw}");
         }
     }
-    // Joined double headers, as the gateway makes them.
+    // The gateway joins repeated headers with commas.
     let mut twice = signed(&world, &key, "GET", "/v/acme/devices/current");
     let device = &mut twice["headers"]["x-vault-device"];
     let one = device.as_str().unwrap();
@@ -455,15 +457,16 @@ async fn the_first_call_makes_the_owner() {
         "once in vain, once for good"
     );
     assert_eq!(deleted.load(Ordering::SeqCst), 1, "even if it fails");
-    // An operator, and no vault.
+    // The owner is an operator, and no vault was created.
     common::operator_token(&world.app).await;
     let records = &world.app.records;
     let vaults = records.list_page("namespaces", "", None, 10).await;
     assert_eq!(vaults.unwrap(), []);
 }
 
-/// Through a content delivery network, each function answers what came by it, and counts clients by
-/// the addresses that it names; the gateway's own address is the network's.
+/// Behind a content delivery network, each function answers only requests that came through the
+/// network. Rate limits count clients by the addresses that the network passes on, because the
+/// gateway sees only addresses of the network.
 #[tokio::test]
 async fn behind_an_edge_only_its_requests_are_answered() {
     let world = world_with(|config| config.limits.enrol_per_source = 1);
@@ -496,7 +499,8 @@ async fn behind_an_edge_only_its_requests_are_answered() {
             );
         }
     }
-    // One enrolment a network: the same source of the gateway, different viewers.
+    // One enrolment is allowed per client. The gateway reports the same address for all of these
+    // requests; the network reports different ones.
     for (seed, viewer, status) in [
         (21, "203.0.113.9:1", 201),
         (22, "203.0.113.9:2", 429),
@@ -508,7 +512,7 @@ async fn behind_an_edge_only_its_requests_are_answered() {
         let answer = call(Group::Devices, &event).await;
         assert_eq!(answer["statusCode"], status, "{viewer}: {answer}");
     }
-    // An invocation is authorized by the right to invoke.
+    // A schedule invokes the function directly, so this event needs no secret of the network.
     let schedule = include_str!("events/schedule.json");
     let admin = world.function(Group::Admin).with_edge(Some(edge.clone()));
     assert!(admin.handle_event(schedule).await.is_ok());
@@ -529,7 +533,7 @@ async fn an_invocation_resets_an_account() {
         let refused = function(group).handle_event(&asked).await;
         assert!(matches!(refused, Err(Failed::UnknownEvent)), "{group:?}");
     }
-    // A request that says the same is a request.
+    // An HTTP request with the same member is handled as a request.
     let mut request = event("GET", "/healthz", &[], None);
     request["reset_account"] = json!(common::OWNER);
     let answered = function(Group::Admin)

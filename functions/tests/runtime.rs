@@ -82,8 +82,8 @@ fn a_warm_function_reads_no_object() {
     }
 }
 
-/// The function answers 503 with `Retry-After`, neither refuses nor ends, and still answers what
-/// needs no store.
+/// If no store answers, a function answers 503 with `Retry-After` instead of a refusal. Its process
+/// goes on, and still answers requests that need no store.
 #[test]
 fn a_store_that_is_down_is_503_and_never_a_refusal() {
     let device = SecretKey::from_seed([7; 32]);
@@ -181,7 +181,7 @@ fn a_variable_that_is_wrong_is_named_in_one_line_and_the_function_ends() {
     assert!(said.starts_with(wanted), "{said}");
 }
 
-/// A function whose Lambda service is gone ends and does not wait forever.
+/// A function ends with status 1 if it cannot reach the Lambda service, and does not wait forever.
 #[test]
 fn without_the_lambda_service_a_function_ends_with_1() {
     let (code, said) = refused("catalog", &stores::variables(NOWHERE));

@@ -50,7 +50,7 @@ pub struct Lock {
     pub skills: Vec<LockEntry>,
 }
 
-/// The lock file's entry of one skill. An entry without a digest is not resolved: somebody wrote it
+/// The lock file's entry of one skill. An entry without a digest is not resolved: a person wrote it
 /// by hand, and the next `vault install` fetches the skill and completes the entry.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 // An unknown member may come from a newer version and change what is to be installed.

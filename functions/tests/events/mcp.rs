@@ -68,7 +68,8 @@ async fn golden_mcp_from_initialize_to_a_skill() {
         .await;
     insta::assert_snapshot!("notification", pretty(&answer));
 
-    // Each function is a new process: nothing is remembered from `initialize`.
+    // `world.call` starts a new function each time, which knows nothing of the request
+    // `initialize`.
     let listed = message(&token, &spoken, &rpc("tools/list", &json!({})));
     let mut answer = world.call(Group::Mcp, &listed).await;
     let tools = body(&answer);
@@ -87,7 +88,7 @@ async fn golden_mcp_from_initialize_to_a_skill() {
     };
     let answer = world.call(Group::Mcp, &call("skill_list", json!({}))).await;
     insta::assert_snapshot!("tools-call", pretty(&answer));
-    // The signature of what comes out of a function is the owner's own.
+    // The fetched manifest has the signature of the owner's key.
     let first = body(&answer)["result"]["structuredContent"]["skills"][0]["id"].clone();
     let fetched = world
         .call(Group::Mcp, &call("skill.fetch", json!({ "id": first })))
@@ -131,7 +132,7 @@ async fn golden_mcp_of_the_revision_without_sessions() {
     let lie = message(&token, &lie, &discover);
     let answer = world.call(Group::Mcp, &lie).await;
     insta::assert_snapshot!("wrong-header", pretty(&answer));
-    // Joined double headers, as the gateway makes them.
+    // The gateway joins repeated headers with commas.
     let joined = ("mcp-method", "server/discover,server/discover");
     let twice = message(&token, &[headers[0], joined], &discover);
     let answer = world.call(Group::Mcp, &twice).await;

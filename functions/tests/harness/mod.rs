@@ -23,7 +23,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// A request to the Runtime API that waits for its answer.
+/// A request to the Runtime API that was received and not yet answered.
 pub struct Asked {
     /// Request line without the HTTP version: method and target.
     pub line: String,
@@ -69,7 +69,7 @@ pub fn serve() -> (String, Receiver<Asked>) {
 /// Reads a request and sends it to the channel; `None` at the end of the connection.
 fn read(stream: &TcpStream, sender: &Sender<Asked>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
-    // No request follows before its answer, so nothing is left in this buffer.
+    // A client sends its next request only after the answer, so dropping this buffer loses nothing.
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
@@ -110,7 +110,7 @@ pub struct Running {
     events: usize,
 }
 
-/// Starts a program with these variables only, none of this process. It logs to `log`.
+/// Starts a program with only these environment variables. `log` receives its standard error.
 pub fn start(path: &Path, runtime: &str, variables: &[(&str, &str)], log: Stdio) -> Child {
     Command::new(path)
         .env_clear()

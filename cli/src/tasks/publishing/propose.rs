@@ -1,6 +1,6 @@
 //! Releases that need the signatures of several publishers. A publisher submits such a release as a
-//! *proposal*, a kind of draft; others judge and sign it; whoever completes the signatures
-//! publishes it.
+//! *proposal*, a kind of draft; others judge and sign it; the publisher whose signature completes
+//! it publishes the release.
 
 use std::collections::HashMap;
 
