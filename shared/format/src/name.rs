@@ -119,7 +119,8 @@ impl AgentId {
         }
     }
 
-    /// Returns whether it means every agent without a profile of its own.
+    /// Returns whether the id is [`ANY_AGENT`], which means every agent without a profile of its
+    /// own.
     pub fn is_any(&self) -> bool {
         self.as_str() == ANY_AGENT
     }

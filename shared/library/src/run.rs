@@ -135,7 +135,7 @@ pub enum RunError {
     Damaged {
         /// The skill, as the caller named it.
         skill: SkillRef,
-        /// Difference between its files or manifest and the signed ones.
+        /// Difference between the skill's files or manifest and the signed ones.
         damage: Damage,
     },
     /// The command could not be started.

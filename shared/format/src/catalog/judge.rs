@@ -22,10 +22,10 @@ use crate::time::Timestamp;
 pub enum ReaderKind {
     /// A device that pulls. It may have missed releases, and may see one again.
     Device,
-    /// A machine that signs releases and reads the current one from its service. Like a device, but
-    /// it also accepts an expired catalog, and one that names an older version of the reader's
-    /// chain if the publishers of that version and of the newest one have both signed it: its next
-    /// release replaces such a catalog.
+    /// A machine that signs releases and reads the current one from its service. It judges like a
+    /// device, with two exceptions, because its next release replaces the current one: it accepts
+    /// an expired catalog, and a catalog that names an older root version if the publishers of that
+    /// version and of the newest one have both signed it.
     Publisher,
     /// A service to which catalogs are pushed. Each must name the one before as its previous
     /// release.

@@ -21,7 +21,7 @@ const FINGERPRINT_CHARS: usize = 32;
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct KeyName(Box<str>);
 
-/// The text is not the name of a key.
+/// The text is empty, too long, or looks like a fingerprint, or has invisible characters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "key name must have 1 to {MAX_NAME_CHARS} visible characters, and not the form of a fingerprint"

@@ -123,7 +123,8 @@ pub async fn add_skill(vault: &Vault, input: &AddSkill) -> Result<AdmitReport, A
         }
         _ => Source::Folder(input.source.clone()),
     };
-    // A folder is one skill. If the caller named another one, it must not get this one instead.
+    // A folder is one skill. If the caller named another skill, adding this one instead would be
+    // wrong.
     let named = input.skill.clone();
     let named = named.filter(|_| matches!(source, Source::Folder(_)));
     // The gate computes and reads files for longer than a task may block the async runtime.

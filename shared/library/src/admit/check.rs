@@ -63,8 +63,9 @@ impl<'v> Neighbours<'v> {
         }
     }
 
-    /// Sets the vault that is compared with, once it exists: a first command checks its skills
-    /// before it creates the vault. The skills that passed the gate before are still compared with.
+    /// Sets the vault to compare with, once the vault exists: a first command checks its skills
+    /// before it creates the vault. Skills that have passed the gate by then stay part of the
+    /// comparison.
     pub fn attach_vault(&mut self, vault: &Vault) {
         self.vault = Some(Cow::Owned(vault.clone()));
     }

@@ -53,7 +53,7 @@ pub enum RollbackError {
     Damaged {
         /// The own skill whose files were changed.
         name: SkillName,
-        /// Version number of those files; 0 if their manifest cannot be verified.
+        /// Version number of the stored files; 0 if their manifest cannot be verified.
         version: u64,
         /// Difference between the files and the signed ones.
         #[source]

@@ -228,7 +228,7 @@ pub enum AdmitError {
         name: SkillName,
         /// Source that the new version came from.
         place: ProvenanceId,
-        /// Difference between its signature and the pinned one.
+        /// Difference between the signature at the source and the pinned one.
         cause: PinError,
     },
     /// The source has a skill with another name now, and the record does not tell for sure from

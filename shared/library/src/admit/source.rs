@@ -97,7 +97,8 @@ pub struct Earlier {
     pub(crate) name: SkillName,
     pub(crate) manifest: Manifest,
     pub(crate) files: Vec<File>,
-    /// Source that it was fetched from, as recorded for its bundle; `None` without a record.
+    /// Source from which the skill was fetched, as recorded for its bundle; `None` without a
+    /// record.
     pub(crate) upstream: Option<Upstream>,
     /// Whether the exceptions and the strictness in its manifest were set on this machine.
     pub(crate) keeps_exceptions: bool,
@@ -403,7 +404,8 @@ struct GateInput {
     files: Vec<RawFile>,
     folder: Option<String>,
     waivers: Vec<Waiver>,
-    /// Exceptions of the skill that this one is a variant of. They apply to it, too.
+    /// Exceptions of the plain skill, if the input is a variant of it. They apply to the variant
+    /// too.
     inherited: Vec<Waiver>,
     options: Options,
     provenance: Option<Provenance>,

@@ -65,7 +65,7 @@ pub struct ListedTransform {
     pub path: PathBuf,
     /// The transform, or the error in the file.
     pub transform: Result<Transform, TransformError>,
-    /// Whether the owner approved it as it is. Other transforms are not applied.
+    /// Whether the owner approved the file as it is now. Unapproved transforms are not applied.
     pub is_approved: bool,
 }
 

@@ -62,8 +62,8 @@ pub enum DoctorFinding {
     /// The key for releases can't be used, because it is missing, unreadable, damaged, or
     /// accessible to other users.
     Key(KeyError),
-    /// Every key that can change the vault's keys is on this machine, so that its theft or loss
-    /// would concern all of them.
+    /// Every key that can change the vault's keys is on this machine, so that a theft or loss of
+    /// the machine would concern all of them.
     NoRecoveryKey,
     /// The recovery key was last checked at this time, a year ago or more.
     RecoveryCheckDue(Timestamp),
@@ -76,7 +76,7 @@ pub enum DoctorFinding {
         address: String,
         /// Time at which readers stop accepting the release.
         at: Timestamp,
-        /// Whether this vault published it, so that its owner can renew it.
+        /// Whether this vault published the release, so that its owner can renew it.
         own: bool,
     },
     /// The last catalog of a linked vault has expired. Later releases, which may withdraw a skill,

@@ -37,7 +37,8 @@ pub(crate) struct Place {
     pub(crate) bundle: Digest,
     /// Name of its vault on this machine; `None` for an own skill.
     pub(crate) vault: Option<Slug>,
-    /// Whether the bare name, without a vault, means this skill. It means at most one.
+    /// Whether the bare name, without a vault, means this skill. A bare name means at most one
+    /// skill.
     pub(crate) bare: bool,
 }
 

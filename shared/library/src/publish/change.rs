@@ -51,7 +51,7 @@ pub struct NeededObjects {
     pub skills: Vec<SkillEntry>,
     /// Earlier versions to compare with. If one is missing, all files of its skill count as new.
     pub former: Vec<SkillEntry>,
-    /// SHA-256 of each profile of the release. The review fails without one of them.
+    /// SHA-256 of each profile of the release. If one is missing, the review fails.
     pub objects: Vec<Digest>,
     /// Profiles of the earlier release, to compare with.
     pub former_objects: Vec<Digest>,
@@ -75,7 +75,7 @@ pub struct CheckedSkill {
     pub name: SkillName,
     /// Agent for which it was rendered; `None` for the plain skill.
     pub rendered_for: Option<String>,
-    /// Changes of its manifest, one line for each.
+    /// Changes of the skill's manifest, one line for each.
     pub lines: Vec<ChangeLine>,
     /// Files as they would be installed.
     pub files: Vec<File>,

@@ -39,8 +39,8 @@ pub(super) struct Current {
 /// The verdict of this machine on a catalog that the service shows.
 #[derive(Clone, Debug)]
 pub(super) enum Standing {
-    /// Accepted, because this machine published or took over exactly this payload, or its owner
-    /// named it.
+    /// Accepted, because this machine published or took over exactly this payload, or because the
+    /// owner named it as the last good one.
     Known,
     /// Accepted, because it is valid under the newest root version and follows the catalog that
     /// this machine accepted last.

@@ -53,7 +53,8 @@ pub trait Namespace {
     ) -> Result<Option<Self::Proposal>, ReleaseRejection<Self::Error>>;
 }
 
-/// The person who publishes: what is shown to them, and what they decide. An error declines.
+/// The person who publishes. Each method shows them something or asks them to decide; an error
+/// means that they decline.
 #[expect(async_fn_in_trait, reason = "a driver runs on one thread")]
 pub trait Owner<E> {
     /// Shows that a release is being planned, until the returned value is dropped.
@@ -73,8 +74,8 @@ pub trait Owner<E> {
     async fn fetch_current_profiles(&mut self, entries: &[ProfileEntry])
     -> Result<Vec<Profile>, E>;
 
-    /// Fetches variants of the current release with their parts, to compare this library's with
-    /// them.
+    /// Fetches variants of the current release with their parts, with which this library compares
+    /// its own variants.
     async fn fetch_current_variants(
         &mut self,
         entries: &[SkillEntry],

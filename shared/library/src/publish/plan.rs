@@ -250,12 +250,12 @@ fn settle_pending(
 
 /// The relation of the new release to the service's current catalog.
 enum ReleaseRelation<'a> {
-    /// It follows the last release that this machine knows, or is the first one.
+    /// The new release follows the last one that this machine knows, or is the first one.
     Follow,
     /// These changes of the current catalog must be taken over first.
     TakeOver(Box<TakeOver>),
-    /// It replaces a catalog that another machine published. Each skill that differs needs a higher
-    /// version than it has there.
+    /// The new release replaces a catalog that another machine published. Each skill that differs
+    /// needs a higher version than in that catalog.
     Outnumber(&'a Catalog),
 }
 

@@ -308,8 +308,8 @@ pub fn releases_behind(vault: &Vault) -> Result<Vec<String>, VaultError> {
     Ok(behind)
 }
 
-/// Signs the skills whose key was revoked again, if they pass the gate. Call it after the owner has
-/// seen their names.
+/// Signs the own skills again whose signing key was revoked, if they pass the gate. Call it after
+/// the owner has seen their names.
 pub fn sign_again(vault: &Vault) -> Result<Resigned, VaultError> {
     let mut change = vault.begin_change()?;
     sign_waiting(vault, &mut change)

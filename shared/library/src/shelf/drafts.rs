@@ -226,7 +226,8 @@ impl From<VaultError> for AcceptError {
 
 /// Carries out a draft and removes it, under one lock: a draft that is declined or withdrawn at the
 /// same time is either carried out or not. Returns whether the vault has changed. If the process is
-/// killed in between, the draft stays, and is found to be carried out.
+/// killed in between, the draft stays, and its next review shows that the vault already has what it
+/// asks for.
 pub fn accept_draft(
     vault: &Vault,
     shown: &LocalDraft,

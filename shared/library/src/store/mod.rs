@@ -235,8 +235,8 @@ pub(crate) fn examine_stored(
     trusted: &Trusted,
 ) -> Result<Examined, Damage> {
     match examine_under(store, hash, name, trusted) {
-        // A skill is withheld only if it is intact, so verify it by the keys of before its signer
-        // was revoked.
+        // A skill is withheld only if it is intact, so verify it under the root version in which
+        // its signer was last valid.
         Err(damage) if damage.is_withheld() => match trust_of_signing_time(store, hash, trusted) {
             Some(before) => Err(examine_under(store, hash, name, &before)
                 .err()

@@ -119,7 +119,7 @@ pub enum LinkError {
 /// A skill that the gate of this machine blocks.
 #[derive(Clone, Debug)]
 pub struct FlaggedSkill {
-    /// Name that it has, or would have, on this machine.
+    /// Name that the skill has, or would have, on this machine.
     pub name: SkillName,
     /// Findings that block the skill, none of them a mere warning.
     pub findings: Vec<Finding>,

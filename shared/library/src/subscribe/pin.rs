@@ -238,7 +238,8 @@ pub fn unlink_vault(vault: &Vault, id: &LinkId) -> Result<Option<RemovedLink>, L
     }
     let has_folder = disk::kind_at(&folder)?.is_some();
     change.mark_changing()?;
-    // Nothing of a link is used without its pin, so a kill after this line leaves no half of it.
+    // Nothing of a link is used without its pin, so a kill after this line leaves no half-removed
+    // link.
     trust_folder(vault, id).remove_all()?;
     if has_folder {
         let aside = vault.new_scratch()?;

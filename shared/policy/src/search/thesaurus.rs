@@ -11,7 +11,8 @@ const SYNONYMS: &str = include_str!("synonyms.txt");
 /// The thesaurus of all searches.
 pub(super) static THESAURUS: LazyLock<Thesaurus> = LazyLock::new(|| Thesaurus::parse(SYNONYMS));
 
-/// Terms by what they mean. A term is a stem, or several with spaces between them.
+/// Terms that mean the same. A term is a stem (a word without its ending), or several stems with
+/// spaces between them.
 #[derive(Debug, Default)]
 pub(super) struct Thesaurus {
     related: HashMap<String, BTreeSet<String>>,
