@@ -154,7 +154,7 @@ struct HeldBody {
     bytes: usize,
     /// [`Sender::most`] of its sender.
     most: usize,
-    /// Dropping it ends the reading of the body; `None` once all bytes have arrived.
+    /// Dropping this sender ends the reading of the body; `None` once all bytes have arrived.
     reading: Option<oneshot::Sender<()>>,
 }
 

@@ -133,8 +133,8 @@ rows! { Admin:
     "user.create" POST "/admin/users" OwnerWrite users::create_user;
     "user.profile" PUT "/admin/users/{id}/profile" OwnerWrite users::set_profile;
     "user.role" PUT "/admin/users/{id}/role" OwnerWrite users::set_role;
-    // The documented contract of these two routes requires only the role, so they are not
-    // `OwnerWrite`.
+    // `user.scopes` and `client.revoke` are not `OwnerWrite`: their documented contracts require
+    // only the role.
     "user.scopes" POST "/admin/users/{id}/scopes" Owner users::change_scopes;
     "user.remove" DELETE "/admin/users/{id}" OwnerWrite users::handle_remove;
     "client.list" GET "/admin/clients" Owner clients::list_clients;

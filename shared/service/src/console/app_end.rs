@@ -80,8 +80,8 @@ pub(super) struct EndedApp {
 }
 
 impl EndedApp {
-    /// Reads what the app made. The access of the app also ends if it has any and `ends_access` is
-    /// set.
+    /// Reads what the app made. `ends_access` asks to end the app's access too, which has no effect
+    /// on an app without access.
     pub(super) async fn read(
         page: &ConsolePage,
         found: FoundApp,

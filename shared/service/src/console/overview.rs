@@ -113,7 +113,7 @@ struct OverviewPage {
     grace_ends: Option<String>,
     /// Day on which the pin was reset, for as long as owners are told.
     pin_reset: Option<String>,
-    /// Filled for owners only.
+    /// Empty for viewers who are not owners.
     webhooks: Vec<FailingWebhook>,
     waiting: Vec<WaitingItem>,
     release: Option<ReleaseStatus>,

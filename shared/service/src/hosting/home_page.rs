@@ -54,7 +54,7 @@ enum PaymentNotice {
     Refused,
     /// A payment arrived, but the provider has not reported its price yet.
     PriceAwaited,
-    /// A first payment is on its way.
+    /// The provider is processing a first payment.
     Processing,
     /// A subscription for the plan has an open invoice.
     InvoiceOpen,

@@ -40,13 +40,13 @@ pub struct EnrolmentCode {
     pub uses: u32,
     /// Pattern for the names of machines, with `*` for any characters; `None` allows any name.
     pub name: Option<String>,
-    /// Id of the user who created it.
+    /// Id of the user who created the code.
     pub created_by: String,
-    /// Time of its creation, by the service's clock.
+    /// Time at which the code was created, by the service's clock.
     pub created_at: Timestamp,
-    /// Time from which it is no longer valid.
+    /// First second at which the code admits no more machines.
     pub expires_at: Timestamp,
-    /// The app that created it. Absent for a code from the console, and in records of earlier
+    /// The app that created the code. Absent for a code from the console, and in records of earlier
     /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientId>,

@@ -170,19 +170,20 @@ pub struct Webhook {
     pub secret: SigningSecret,
     /// Topics that are sent to the webhook; empty for all.
     pub events: Vec<Topic>,
-    /// Id of the user who added it.
+    /// Id of the user who added the webhook.
     pub created_by: String,
-    /// The app that added it. Absent in records of earlier versions.
+    /// The app that added the webhook. Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientId>,
-    /// Time at which it was added.
+    /// Time at which the webhook was added, by the service's clock.
     pub created_at: Timestamp,
     /// Time of the first of the failures since the last successful delivery; `None` if there were
     /// none.
     pub failing_since: Option<Timestamp>,
     /// Reason of the last failure, for the operator.
     pub last_failure: Option<String>,
-    /// Time at which it was switched off because deliveries only failed; `None` while it is on.
+    /// Time at which the service stopped sending to the webhook, because deliveries only failed;
+    /// `None` while it is on.
     pub off_since: Option<Timestamp>,
 }
 

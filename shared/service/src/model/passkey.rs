@@ -82,11 +82,11 @@ pub fn passkey_id(credential_id: &[u8]) -> PasskeyId {
 /// A passkey, as the record of its account contains it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Passkey {
-    /// Name that the person gave it.
+    /// Name that the person gave the passkey, to tell several apart.
     pub name: PasskeyName,
-    /// Time at which it was added.
+    /// Time at which the person added the passkey, by the service's clock.
     pub added_at: Timestamp,
-    /// Time of the last sign-in with it.
+    /// Time of the last sign-in with the passkey; `None` before the first.
     #[serde(default)]
     pub last_used_at: Option<Timestamp>,
     /// Public key, signature counter and backup state. Two credentials are equal if their ids are.
@@ -96,7 +96,7 @@ pub struct Passkey {
 impl Eq for Passkey {}
 
 impl Passkey {
-    /// Returns the id under which it is stored.
+    /// Returns the id of the credential, under which the index record leads to the account.
     pub fn id(&self) -> PasskeyId {
         passkey_id(self.credential.cred_id())
     }

@@ -50,7 +50,7 @@ impl ChallengePurpose {
 pub struct Challenge<T> {
     /// State that the answer is checked against, by purpose.
     pub state: T,
-    /// Time from which it is no longer valid.
+    /// First second at which an answer to the challenge is refused.
     pub ends_at: Timestamp,
 }
 

@@ -142,7 +142,8 @@ pub enum Fit {
 pub struct PaidSubscription {
     /// Id of the subscription at the provider.
     pub id: SubscriptionId,
-    /// Reference of the sign-up that it pays for; `None` until a checkout contained it.
+    /// Reference of the sign-up that the subscription pays for; `None` until a checkout contained
+    /// it.
     pub reference: Option<Reference>,
     /// Id of the customer at the provider.
     pub customer: Option<String>,
@@ -331,12 +332,13 @@ impl PaidSubscription {
         }
     }
 
-    /// Whether its first payment is being processed: it has been ordered and has not failed.
+    /// Whether the first payment of the subscription is being processed: it was ordered and has not
+    /// failed.
     pub fn is_processing(&self) -> bool {
         self.standing == SubscriptionState::Incomplete && self.failing_since.is_none()
     }
 
-    /// Whether it has ended, so that another subscription may take its place.
+    /// Whether the subscription has ended, so that another one may take its place.
     pub fn is_over(&self) -> bool {
         self.standing == SubscriptionState::Ended
     }

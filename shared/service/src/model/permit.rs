@@ -197,7 +197,7 @@ pub struct PermittedAct {
     /// Sentence for the act in the audit log; empty in records of an earlier version.
     #[serde(default)]
     pub sentence: String,
-    /// Whether it was done: a permit is valid once for each act.
+    /// Whether the act was done with this permit: each act of a permit can be done once.
     #[serde(default)]
     pub used: bool,
 }
@@ -220,7 +220,8 @@ pub struct Permit {
     pub state: PermitState,
     /// Time at which the app requested the confirmation.
     pub asked_at: Timestamp,
-    /// Time from which it is no longer valid.
+    /// First second at which the permit has ended: ten minutes after the request, or five minutes
+    /// after the confirmation.
     pub ends_at: Timestamp,
 }
 

@@ -185,7 +185,7 @@ impl Provisioning {
         }
     }
 
-    /// Returns the time until which its name is reserved while nothing is paid.
+    /// Returns the time until which the vault's name is reserved while nothing is paid.
     pub fn reserved_until(&self) -> Timestamp {
         self.created_at.plus_seconds(RESERVATION_SECONDS)
     }

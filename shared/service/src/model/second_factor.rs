@@ -127,7 +127,7 @@ fn encode_base32(bytes: &[u8]) -> String {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SecondFactor {
     secret: TotpSecret,
-    /// Time since which sign-ins require it.
+    /// Time of the set-up; from then on, sign-ins require a code.
     pub since: Timestamp,
     /// Step of the newest code that was used: codes of this step and earlier ones are no longer
     /// valid.

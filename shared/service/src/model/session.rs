@@ -119,7 +119,7 @@ pub struct Session {
     /// Whether and when the person entered credentials.
     #[serde(flatten)]
     pub credentials: Credentials,
-    /// Time from which it is no longer valid.
+    /// First second at which the session has ended, whether or not it is in use.
     pub ends_at: Timestamp,
     /// [`Account::password_number`] at the sign-in.
     #[serde(default)]

@@ -40,30 +40,30 @@ pub enum TokenKind {
 pub struct Token {
     /// Kind of the token: a refresh token opens no route of the API.
     pub kind: TokenKind,
-    /// Properties that it shares with the other tokens of its consent.
+    /// Properties that the token shares with the other tokens of its consent.
     pub family: Family,
     /// Scopes of the token; the user's current scopes limit them further.
     pub scopes: Scopes,
     /// Time at which the token was issued, by the service's clock.
     pub issued_at: Timestamp,
-    /// Time from which it is no longer valid.
+    /// First second at which the token is refused as expired.
     pub expires_at: Timestamp,
 }
 
 /// The record of an authorization code, which an app exchanges once for tokens.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AuthorizationCode {
-    /// Family of the tokens that it will be exchanged for; the grant is created only then.
+    /// Family of the tokens for which an app exchanges the code. The grant is created only then.
     pub family: Family,
     /// Scopes that the person consented to.
     pub scopes: Scopes,
-    /// Redirect URI that it was sent to, which the exchange must repeat exactly.
+    /// Redirect URI to which the code was sent; the exchange must repeat it exactly.
     pub redirect_uri: String,
     /// PKCE challenge that the verifier must match.
     pub challenge: Challenge,
-    /// Time from which it is no longer valid.
+    /// First second at which the code is refused: [`CODE_SECONDS`] after its creation.
     pub expires_at: Timestamp,
-    /// Whether it was exchanged. A second exchange revokes the grant.
+    /// Whether an app has exchanged the code. A second exchange revokes the grant.
     pub used: bool,
 }
 

@@ -225,8 +225,8 @@ impl Usage {
         })
     }
 
-    /// Returns the write that stores the usage, under the condition that [`Usage::find`] has
-    /// returned.
+    /// Returns the write that stores the usage, under the condition that [`Usage::find`] returned
+    /// with it.
     pub fn to_write(&self, namespace: &NamespaceId, when: When) -> Result<Write, StoreError> {
         let document = Document::from_value(self)?;
         Ok(Write::put(usage_key(namespace), document, when))

@@ -222,8 +222,8 @@ async fn read_both(
 /// Decides about a request from the client address `source`. Fails only if a record cannot be
 /// serialized.
 ///
-/// The refusal of a known code or token comes with an audit entry for the log of its namespace,
-/// that of an unknown one without.
+/// The refusal of a known code or token comes with an audit entry for the log of its namespace; the
+/// refusal of an unknown one has no entry.
 pub fn decide_token(
     ports: &Ports,
     request: &TokenRequest,

@@ -119,7 +119,7 @@ pub struct MessagePage {
     pub title: &'static str,
     /// Paragraphs of the page, as plain text.
     pub lines: Vec<String>,
-    /// Sign-out button, where it helps.
+    /// Button that signs out, if another account may see more.
     pub sign_out: Option<SignOut>,
 }
 
