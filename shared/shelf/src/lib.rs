@@ -352,14 +352,14 @@ pub struct AgentLinks {
 /// Whether a skill's source has changed (drifted) since the skill was fetched.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DriftState {
-    /// The source has changed.
+    /// The source has another revision than the one that was fetched.
     Drifted {
         /// The recorded revision.
         recorded: String,
         /// The revision at the source now.
         upstream: String,
     },
-    /// The source has not changed.
+    /// The source still has the content that was fetched.
     UpToDate,
     /// The source was not compared: none is recorded, or this shelf may not send requests. Holds
     /// the reason.

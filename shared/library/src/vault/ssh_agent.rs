@@ -345,7 +345,7 @@ fn exchange_frames(
     Ok(answer)
 }
 
-/// Encodes a public key in the format of SSH.
+/// Encodes a public key as SSH does: the name of the algorithm, then the 32 bytes of the key.
 fn key_blob(key: &PublicKey) -> Vec<u8> {
     let mut blob = Vec::with_capacity(51);
     put_string(&mut blob, ALGORITHM.as_bytes());
