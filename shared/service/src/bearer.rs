@@ -321,7 +321,6 @@ pub(crate) fn sent_token(headers: &HeaderMap) -> Option<Digest> {
     }
 }
 
-/// Result of reading the `Authorization` header.
 enum AuthorizationHeader {
     /// There is no header, or one for another kind of credentials.
     None,

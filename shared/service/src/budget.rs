@@ -147,7 +147,7 @@ pub enum Rank {
     Member,
     /// A publisher, or an app of an owner: three quarters.
     Trusted,
-    /// An owner in the console: all.
+    /// An owner in the console: the whole of each budget.
     OwnerInPerson,
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 use vault_store::StoreError;
 use vault_store::random::{Random, random_bytes};
 
-/// Maximum number of attempts.
 const MAX_TRIES: u32 = 8;
 /// Maximum length of one wait, in milliseconds; all waits together stay under two seconds.
 const MAX_WAIT_MS: u64 = 400;

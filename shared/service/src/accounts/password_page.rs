@@ -47,7 +47,6 @@ pub const CHANGE: FormTask = FormTask {
     onward: |_, _| Ok(ReturnTo::Password),
     action: CHANGE_ACTION,
 };
-/// Audit log action: a person changed the password.
 const CHANGE_ACTION: &str = "password.change";
 
 /// `GET /oauth/password`: shows the page.

@@ -55,7 +55,6 @@ struct FactorPage {
     sign_out: SignOut,
 }
 
-/// A new secret for an authenticator app.
 struct NewSecret {
     /// The secret in base32.
     secret: String,

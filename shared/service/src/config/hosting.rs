@@ -21,7 +21,6 @@ pub const PAYMENT_GRACE_DAYS: &str = "VAULT_PAYMENT_GRACE_DAYS";
 
 /// Default length of the grace period, in days.
 const GRACE_DAYS: i64 = 7;
-/// Maximum length of the grace period, in days.
 const MAX_GRACE_DAYS: i64 = 90;
 /// Minimum number of characters of a signing secret.
 const MIN_SECRET_CHARS: usize = 16;

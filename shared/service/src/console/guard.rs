@@ -120,7 +120,6 @@ impl ConsolePage {
         browser.form_token(app, Purpose::Console, &self.path)
     }
 
-    /// Whether the person may open pages for `access`.
     pub(super) fn may_open(&self, access: Access) -> bool {
         role_access(self.user.role) >= access
     }

@@ -287,7 +287,7 @@ async fn refuse_full(
     ]);
     Ok(match tx.commit_with_limits(2).await? {
         Some(1) => ErrorCode::QuotaFull.into(),
-        // Used up, or ended since it was read.
+        // The code was used up, or was ended after it was read.
         _ => ErrorCode::EnrolmentCodeInvalid.into(),
     })
 }

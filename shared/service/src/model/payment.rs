@@ -23,7 +23,7 @@ use crate::config::hosting::Offer;
 const EVENT_DAYS: i64 = 90;
 /// Lifetime of a subscription that no sign-up is bound to, in days.
 const UNBOUND_DAYS: i64 = 30;
-/// Maximum number of characters of an id.
+/// Maximum number of characters of an id that the provider assigns.
 const MAX_ID_CHARS: usize = 128;
 
 macro_rules! id {

@@ -206,7 +206,7 @@ enum Step {
     /// The refusal is the first of its minute in this process, so its entry is written. A remainder
     /// of an earlier minute is added to the entry of that minute.
     Write(Option<Addition>),
-    /// The count has doubled, so it is written.
+    /// The count of refusals has doubled since it was last written, so it is written again.
     Add(Addition),
     /// The refusal was only counted in memory; nothing is written now.
     Done,

@@ -13,7 +13,7 @@ use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
 use vault_store::random::{Random, random_bytes};
 
-/// Length of a step, in seconds.
+/// Time for which one code of an authenticator app is current, in seconds (RFC 6238, time step).
 const STEP_SECONDS: u64 = 30;
 /// Time for which a second factor cannot be used as proof if it was set up without fresh
 /// credentials, in seconds: a day. Until then each sign-in shows the owner of the account that it

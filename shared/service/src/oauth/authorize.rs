@@ -463,7 +463,7 @@ fn chosen_namespace(consent: &Consent<'_>, members: &[Member]) -> Option<(Reach,
     let reach = Reach::Namespace {
         namespace: user.namespace.clone(),
         user: user.id.clone(),
-        // The exchange of the code sets it.
+        // The app's connection is known only when it exchanges the code, which sets this id.
         connection: String::new(),
     };
     Some((reach, user.scopes, home.epoch))

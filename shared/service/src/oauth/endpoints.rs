@@ -24,7 +24,6 @@ use crate::model::client::{Client, unused_limit};
 use crate::model::limits::{NetworkLimit, Networks, Window, count_or_refuse};
 use crate::transaction::Transaction;
 
-/// Maximum size of a registration, in bytes.
 const MAX_REGISTER_BYTES: usize = MAX_DOCUMENT_BYTES;
 
 /// `GET /.well-known/oauth-authorization-server` and `/.well-known/openid-configuration`: returns

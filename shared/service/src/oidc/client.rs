@@ -25,7 +25,6 @@ const LIMITS: Limits = Limits {
     window: Duration::from_secs(5),
     least: 0,
 };
-/// Maximum size of an answer, in bytes.
 const MAX_RESPONSE_BYTES: u64 = 256 * 1024;
 /// Maximum number of concurrent requests per process. Further requests wait, within the time limit
 /// of their handlers.

@@ -12,7 +12,6 @@ use super::keys::KeySet;
 
 /// Accepted difference between the clocks of provider and service, in seconds: five minutes.
 pub const SKEW_SECONDS: i64 = 300;
-/// Maximum length of a token, in bytes.
 const MAX_ID_TOKEN_BYTES: usize = 16 * 1024;
 /// Maximum length of a subject, in bytes (OpenID Connect Core, section 2).
 const MAX_SUBJECT_BYTES: usize = 255;

@@ -39,7 +39,6 @@ const OPEN_PAGE_SIZE: usize = 100;
 /// How far the service could take a sign-up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Progress {
-    /// The sign-up waits for a payment.
     AwaitsPayment,
     /// Another vault has the name by now, so the person must choose another name; or the account
     /// was deleted.

@@ -301,7 +301,7 @@ fn reservation_write(sign_up: &Provisioning, now: Timestamp, link: Document) -> 
     let key: RecordKey = reservation_key(&sign_up.slug);
     let until = match sign_up.paid_access {
         PaidAccess::Awaited => sign_up.reserved_until(),
-        // Long enough, because the vault is created next.
+        // A day is long enough, because the vault is created next.
         PaidAccess::Free | PaidAccess::Confirmed => now.plus_seconds(RESERVATION_SECONDS),
     };
     Write::put_until(key, link, When::Absent, until)

@@ -98,9 +98,10 @@ pub enum StorageLimit {
     Bytes,
     /// Number of stored objects, which the quota of the namespace limits.
     Objects,
-    /// Bytes of uploads that no release names.
+    /// Bytes of uploaded objects that no release names, which have a limit of their own beside the
+    /// quota.
     UnnamedBytes,
-    /// Number of uploads that no release names.
+    /// Number of uploaded objects that no release names, limited like [`Self::UnnamedBytes`].
     UnnamedObjects,
 }
 
