@@ -64,12 +64,13 @@ impl Default for Browser {
 }
 
 impl Browser {
-    /// A browser without cookies.
+    /// Creates a browser without cookies.
     pub fn new() -> Self {
         Self::with(client())
     }
 
-    /// A browser without cookies that speaks through `client`, which must not follow redirects.
+    /// Creates a browser without cookies that sends its requests through `client`, which must not
+    /// follow redirects.
     pub fn with(client: Client) -> Self {
         Self {
             client,

@@ -83,7 +83,7 @@ impl From<Exit> for u8 {
 pub struct Place {
     /// The file as the user named it.
     pub path: String,
-    /// `None` if only the file is known.
+    /// The line; `None` if only the file is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     /// The column in characters, if known.

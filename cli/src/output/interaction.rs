@@ -144,7 +144,7 @@ impl Interaction {
         })
     }
 
-    /// Asks for a line of text.
+    /// Asks for a line of text, which may be empty, and returns it as it was typed.
     #[expect(clippy::disallowed_methods, reason = "this type asks all questions")]
     pub fn ask_line(&self, question: &str) -> Answer<String> {
         let question = self.wrap_question(question);

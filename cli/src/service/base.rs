@@ -56,7 +56,7 @@ impl Base {
         &self.text[self.origin..]
     }
 
-    /// Returns the canonical address.
+    /// Returns the canonical address, without a slash at its end.
     pub fn as_str(&self) -> &str {
         &self.text
     }

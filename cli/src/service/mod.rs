@@ -222,7 +222,7 @@ fn error_reason(error: &HttpError) -> String {
     clean(reason.split(" (os error").next().unwrap_or(&reason), 200)
 }
 
-/// Maximum number of concurrent requests.
+/// Maximum number of tasks, each with one request, that [`in_flight`] runs at a time.
 const IN_FLIGHT: usize = 16;
 
 /// Runs `start` for every item, with at most sixteen tasks at a time, and calls `finished` for each

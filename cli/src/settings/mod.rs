@@ -329,7 +329,7 @@ mod tests {
             assert!(settings.project_fault().is_some(), "{text:.60}");
             assert_eq!(settings.text("VAULT_TOOL_NAMES"), None);
             assert_eq!(settings.text("VAULT_SEARCH_MODE"), Some("text"));
-            // The user's own file is never passed over.
+            // A fault in the user's own file is an error, unlike one in the file of a project.
             assert!(Settings::load(&process, Some(&project)).is_err());
         }
     }
@@ -440,7 +440,7 @@ mod tests {
         let numbers = TABLE
             .iter()
             .filter(|variable| variable.kind == ValueKind::Number);
-        // Besides these there are two ports.
+        // The table has two more numbers, the ports.
         assert_eq!(numbers.count(), limits.len() + others.len() + 2);
     }
 

@@ -294,7 +294,7 @@ impl AgentProfile {
         &self.view.agent
     }
 
-    /// Whether any of its folders is linked.
+    /// Whether any folder that the agent reads is linked.
     pub const fn is_linked(&self) -> bool {
         self.view.linked
     }

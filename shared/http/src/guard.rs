@@ -50,7 +50,7 @@ pub enum LookupError {
     /// The filter rejects an address of the host, or the host has no address or more than 32.
     #[error(transparent)]
     NotPublic(#[from] NotPublic),
-    /// The resolver failed.
+    /// The resolver failed, or does not know the host.
     #[error(transparent)]
     Failed(#[from] io::Error),
 }

@@ -388,7 +388,7 @@ impl Response {
         self.inner.status().as_u16()
     }
 
-    /// The response headers.
+    /// The headers of the response, which arrive before its body.
     pub fn headers(&self) -> &HeaderMap {
         self.inner.headers()
     }

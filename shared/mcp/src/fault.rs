@@ -24,7 +24,7 @@ use crate::uri::META;
 pub enum Fault {
     /// The caller made a mistake and can fix it.
     Caller {
-        /// Code for programs.
+        /// Code by which programs tell faults apart.
         code: ToolError,
         /// Message for the model or person that called.
         message: String,
@@ -35,12 +35,12 @@ pub enum Fault {
     Scope {
         /// `read` or `write`.
         scope: &'static str,
-        /// Whether the person could consent to it.
+        /// Whether the person could grant the scope on the consent page.
         consentable: bool,
     },
     /// The service failed, and the caller cannot fix that.
     Ours {
-        /// Code for programs.
+        /// Code by which programs tell faults apart.
         code: ToolError,
         /// The cause, for the log only.
         cause: Arc<dyn Error + Send + Sync>,

@@ -12,11 +12,11 @@ use crate::code::ToolError;
 /// Whether a caller has one of two rights: to read, or to write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Right {
-    /// The caller may do it.
+    /// The caller has the right.
     Granted,
     /// The token does not allow it, but the person could extend the token by consent.
     Consentable,
-    /// The caller may not do it, and consent does not change that.
+    /// The caller does not have the right, and consent does not change that.
     Never,
 }
 
@@ -52,7 +52,8 @@ pub struct Person {
 }
 
 impl Person {
-    /// Creates the owner at their own machine.
+    /// Creates the owner at the machine that holds the library, who may read, write and name local
+    /// folders.
     pub fn local_owner() -> Self {
         Self {
             // The policy does not filter an owner, so this id is only a label.
@@ -79,7 +80,8 @@ pub enum Denied {
         scope: &'static str,
         /// The tool or method that was called.
         action: String,
-        /// Whether the person could consent to it. Only then a challenge is useful.
+        /// Whether the person could grant the scope on the consent page. Only then a challenge is
+        /// useful.
         consentable: bool,
     },
     /// 503: a fault of the service, or another server holds the library.

@@ -26,7 +26,7 @@ pub struct Settings {
     pub git: GitSettings,
     /// Time and speed limits of HTTP requests.
     pub limits: Limits,
-    /// Bearer tokens for HTTPS sources.
+    /// Bearer tokens for HTTPS sources, by host.
     pub tokens: Tokens,
     /// The proxy for sites, archives and registries. It resolves host names itself, so the
     /// addresses behind them cannot be checked. Only for the user at this machine's command line.
@@ -115,7 +115,7 @@ impl Access<'_> {
 }
 
 impl Fetcher {
-    /// Combines this fetcher with a policy.
+    /// Returns this fetcher with the policy that decides which sources and redirects are allowed.
     pub(crate) fn with_policy<'a>(&'a self, policy: &'a SourcePolicy) -> Access<'a> {
         Access {
             fetcher: self,

@@ -41,7 +41,8 @@ pub enum FetchError {
         /// What failed.
         reason: String,
     },
-    /// The server's certificate is not trusted.
+    /// The certificate of the server or of the proxy is not trusted. [`CERTIFICATE_HINT`] says what
+    /// helps.
     #[error("{place}: {reason}")]
     Certificate {
         /// The source as messages name it.
@@ -151,12 +152,12 @@ pub enum FetchError {
         /// What the user can do instead.
         hint: String,
     },
-    /// An operation on this machine failed.
+    /// An operation on this machine failed, such as starting git. The source is not at fault.
     #[error("{doing} failed: {reason}")]
     Local {
         /// The operation, as a phrase such as `starting git`.
         doing: &'static str,
-        /// The cause.
+        /// The cause, as the system reports it.
         reason: String,
     },
 }

@@ -269,7 +269,8 @@ fn admit_items(
     }
     let interrupted = adding.interrupted.take();
     if interrupted.is_some() {
-        // The failure of the command reports the interruption.
+        // Leave out the skill whose question was interrupted: the failure of the command reports
+        // that.
         done.retain(|done| {
             single
                 || !matches!(&done.result, Err(failure) if failure.code == ErrorCode::Interrupted)

@@ -76,7 +76,7 @@ impl VerifiedArchive {
 pub struct Options<'a> {
     /// The list of allowed signers, in the format of `ssh-keygen -Y verify`.
     pub signers: &'a str,
-    /// Where that list is from, for messages.
+    /// Where the list of signers is from, for messages.
     pub signers_origin: &'a str,
     /// The version of the installed program, below which an archive is refused; `None` accepts any
     /// version.

@@ -124,7 +124,7 @@ fn parse_blob(blob: &[u8], namespace: &str) -> Option<(PublicKey, Signature)> {
     if take_string(&mut rest)? != namespace.as_bytes() {
         return None;
     }
-    // The reserved member.
+    // The member that the format reserves must be empty, and the hash must be SHA-512.
     if !take_string(&mut rest)?.is_empty() || take_string(&mut rest)? != HASH {
         return None;
     }

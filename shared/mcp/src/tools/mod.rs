@@ -112,7 +112,7 @@ impl Call<'_> {
             .await
     }
 
-    /// Fails if the caller may not read.
+    /// Fails with the missing scope if the caller may not read.
     pub fn may_read(&self) -> Result<(), Fault> {
         require_right("read", self.session.person().read)
     }

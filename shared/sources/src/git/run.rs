@@ -233,7 +233,8 @@ impl Git<'_> {
         ))
     }
 
-    /// Turns git's error output into an error.
+    /// Converts git's exit code and error output into an error, without the passwords in the
+    /// output.
     fn classify_failure(&self, said: &str, code: Option<i32>) -> FetchError {
         if code == Some(2) && said.trim().is_empty() {
             // `ls-remote --exit-code` exits with status 2 if no reference matches.

@@ -201,7 +201,7 @@ fn parse_artifact(is_pinned: bool, listed: &IndexItem) -> Result<Artifact, Strin
 }
 
 impl Site {
-    /// Fetches and parses the index of a site.
+    /// Fetches and parses the index of a site. Fails if the site has none.
     pub(super) async fn fetch_index(access: Access<'_>, origin: &Url) -> Result<Self> {
         let got = Self::find_index(access, origin).await?;
         let got = got.ok_or_else(|| {
