@@ -56,7 +56,7 @@ pub enum LookupError {
 }
 
 /// Error: the guard rejects a host because of its addresses. A failed connection contains it, and
-/// the client reports [`HttpError::NotPublic`](crate::HttpError::NotPublic) if it finds it there.
+/// the client reports [`HttpError::NotPublic`] if it finds it there.
 #[derive(Debug, thiserror::Error)]
 #[error("the host has an address that is not public")]
 pub struct NotPublic;
