@@ -345,12 +345,13 @@ const MAX_PERIOD_SECONDS: i64 = 401 * 24 * 3600;
 /// Maximum number of lists that are read to find the length of one period.
 const MAX_PERIOD_LISTS: usize = 10;
 
-/// Search for the longest period that one list reads completely.
+/// Search for the longest period whose entries one read of the log returns completely; a read
+/// returns at most [`MAX_SCAN`] entries.
 #[derive(Default)]
 struct PeriodSearch {
-    /// Longest period, in seconds, that one list is known to read completely.
+    /// Longest period, in seconds, whose entries are known to fit into one read.
     whole: Option<i64>,
-    /// Shortest period, in seconds, that one list is known not to read completely.
+    /// Shortest period, in seconds, whose entries are known not to fit into one read.
     cut: Option<i64>,
     lists: usize,
 }

@@ -137,7 +137,8 @@ impl ChargedRecords {
         Self { inner, charge }
     }
 
-    /// Counts in a separate commit, before the one that is counted.
+    /// Writes the counts in a commit of their own, before the commit that they charge. Fails with
+    /// the refusal of the first budget that is used up.
     async fn count_before(
         &self,
         counting: Vec<Write>,

@@ -90,8 +90,9 @@ pub(super) struct Visibility {
 }
 
 impl Visibility {
-    /// Decides what `viewer` sees. `agent` asks, or runs on the machine; `question` is the query,
-    /// if the viewer asks one. May take long if the policy has expressions and there is a question.
+    /// Decides what `viewer` sees. `agent` is the agent that asks or that runs on the machine;
+    /// `question` is the search query, if there is one. May take long if the policy has expressions
+    /// and there is a query.
     pub(super) fn new(
         policy: CompiledPolicy,
         viewer: &Viewer,

@@ -227,13 +227,13 @@ impl Destinations {
                 .any(|webhook| webhook.wants_topic(topic))
     }
 
-    /// Finds the webhook with this id; `None` if the namespace has none, or no longer.
+    /// Finds the webhook with this id; `None` if the namespace has none or it was removed.
     pub fn find_webhook(&self, id: &str) -> Option<&Webhook> {
         self.webhooks.iter().find(|webhook| webhook.id == id)
     }
 
-    /// Reads the destinations of a namespace, with the condition for a later write. Without a
-    /// record there are none.
+    /// Reads the webhooks and the mail setting of a namespace, with the condition for a later
+    /// write. A namespace without a record has no destinations.
     pub async fn find(ports: &Ports, namespace: &NamespaceId) -> Result<(Self, When), StoreError> {
         Ok(
             match ports.records.get_one(&destinations_key(namespace)).await? {
