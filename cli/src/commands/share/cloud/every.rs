@@ -215,8 +215,8 @@ pub fn set_timer(context: &Context, vault: &Vault, seconds: u64) -> Result<Repor
 
 /// Stops and removes the timer. Needs no vault, whose folder may be gone.
 pub fn remove_timer(context: &Context) -> Result<Report, Failure> {
-    // The paths of the files and the commands that stop them do not depend on the vault and the
-    // interval, so any values do.
+    // Only the paths of the files and the stop commands are used, which do not depend on the vault
+    // and the interval. So any values serve here.
     stop_timer(&timer_for_vault(context, Path::new("/"), LONGEST)?)
 }
 

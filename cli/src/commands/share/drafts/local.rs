@@ -123,7 +123,7 @@ impl LocalDrafts {
         let review = reviewer.review_draft(&describe_draft(draft), &draft.bytes, choices)?;
         // Ask before `carry_out`, which signs the skill.
         confirm_draft(context, &reviewer, &review, choices)?;
-        // Another command may have decided while the question waited for its answer, which fails.
+        // This fails if another command has decided about the draft while the question waited.
         reviewer.carry_out(&review)?;
         let agents = profiles::show_to_agents(context, vault);
         let line = accepted_line(&review.draft, review.left_out_text().as_deref());
