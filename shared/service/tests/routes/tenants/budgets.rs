@@ -15,6 +15,7 @@ use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::admin::{ADA, BOB, Desk, desk_with, reference, token};
 use crate::common::{self, PASSWORD, Visitor};
+use crate::quota::bytes;
 use crate::support::{Answer, World, bearer, get, key};
 
 const JSON: &str = "application/json";
@@ -81,10 +82,12 @@ async fn requests_count_for_the_app_and_the_vault() {
     );
     let tool = call_tool(&desk, &desk.owner, "skill_list", json!({})).await;
     assert_eq!(tool.status, 200, "{tool:?}");
+    let rows = log_rows(&desk).await;
     assert_limited(&desk.get(path).await, "grant", 50);
     let tool = call_tool(&desk, &desk.owner, "skill_list", json!({})).await;
     assert_limited(&tool, "grant", 50);
     assert_eq!(tool.json()["error"]["data"]["code"], "rate_limited");
+    assert_eq!(log_rows(&desk).await, rows, "no row for what it refuses");
     // Another app of the vault has its own limit, but that of the vault is for all of them.
     let other = token(&desk.world, ADA, "acme", Scopes::ALL).await;
     assert_eq!(send(&desk, &other, "GET", path).await.status, 200);
@@ -251,6 +254,38 @@ async fn changes_are_counted_in_the_commits_that_make_them() {
     assert_eq!(desk.world.send(there).await.status, 201);
     desk.world.clock.advance(50);
     assert_eq!(invite("c@example.org").await.status, 201);
+}
+
+/// An upload claims its objects in one commit, and settles the claim in another.
+#[tokio::test]
+async fn a_request_of_several_commits_counts_as_one_change() {
+    // Apps of owners may use three quarters of it.
+    let desk = limited(|limits| limits.writes_per_namespace = 4).await;
+    for n in 0..3 {
+        desk.commits.clear();
+        let stored = desk.put_bytes("bundles", &bytes(n, 60)).await;
+        assert_eq!(stored.status, 201, "{n}: {stored:?}");
+        assert!(desk.commits.partitions().len() > 1);
+    }
+    let refused = desk.put_bytes("bundles", &bytes(3, 60)).await;
+    assert_limited(&refused, "namespace-writes", 50);
+}
+
+/// The deletion of many entries of the log fills its commits, so that no room is left for a count.
+#[tokio::test]
+async fn a_change_that_fills_its_commit_is_counted_too() {
+    let mut desk = limited(|limits| limits.writes_per_namespace = 1).await;
+    desk.happen("usr_a", "device.admit", 150).await;
+    let end = desk.world.now().plus_seconds(1);
+    desk.world.clock.advance(91 * 24 * 3600);
+    desk.owner = token(&desk.world, ADA, "acme", Scopes::ALL).await;
+    let path = format!("/admin/audit?before={end}");
+    let deleted = send(&desk, &desk.owner, "DELETE", &path).await;
+    assert_eq!(deleted.status, 200, "{deleted:?}");
+    let body = json!({ "email": "a@example.org", "role": "role:member" });
+    let left = 60 - desk.world.now().unix() % 60;
+    let refused = desk.post("/admin/users", &body).await;
+    assert_limited(&refused, "namespace-writes", left.unsigned_abs());
 }
 
 #[tokio::test]
