@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::json;
 use vault_format::hash::Digest;
+use vault_service::config::quota::Quota;
 use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::usage::{ALLOWANCE_BYTES, Amount, Usage};
 use vault_service::model::user::Scopes;
@@ -532,6 +533,7 @@ async fn the_vault_of_a_server_itself_has_no_quota() {
     let limit = |namespace: &mut Namespace| namespace.quota.bytes = Some(10);
     world.change("acme", limit).await;
     let namespace = world.read_namespace("acme").await;
+    assert_eq!(world.app.quota_of(&namespace), Quota::NONE);
     world
         .put_bundles(&namespace, &[bytes(1, 60)])
         .await
