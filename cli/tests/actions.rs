@@ -247,13 +247,16 @@ Count.
         actions[1]["args"],
         serde_json::json!([script, file("SKILL.md"), "../../count.sh"])
     );
-    assert_eq!(actions[1]["cwd"], file("scripts"));
+    // An action runs in a copy, which programs and people are told alike.
+    let copies = found["copies"].as_str().unwrap();
+    let folder = format!("{copies}/<run>/files");
+    assert_eq!(actions[0]["cwd"], folder);
+    assert_eq!(actions[1]["cwd"], format!("{folder}/scripts"));
+    let one = home.run(&["skill", "which", "tools", "inside"]).ok();
+    assert_eq!(one["cwd"], actions[1]["cwd"]);
     let text = text(&home.vault(&["skill", "which", "tools"]).output().unwrap()).0;
     let script = format!("  arg      {script}\n");
     assert_eq!(text.matches(&script).count(), 3, "{text}");
-    let copy = format!(
-        "  cwd      {}/<run>/files/scripts  (deleted after the run)\n",
-        found["copies"].as_str().unwrap()
-    );
+    let copy = format!("  cwd      {folder}/scripts  (deleted after the run)\n");
     assert!(text.contains(&copy), "{text}");
 }

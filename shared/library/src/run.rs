@@ -7,7 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 
@@ -168,7 +168,8 @@ pub struct ResolvedAction {
     /// Declared arguments, which precede the caller's. In a [`LocatedSkill`] those that name files
     /// of the skill are absolute paths.
     pub args: Vec<String>,
-    /// Absolute path of the working directory of the action.
+    /// Absolute path of the working directory of the action, which lies in the copy that a run
+    /// makes. Before the run, `<run>` stands for the name of the copy.
     pub cwd: PathBuf,
     /// Purpose of the action for people; `null` if the skill declares none.
     pub description: Option<String>,
@@ -244,6 +245,8 @@ pub fn locate_skill_in(
     let files = store::bundle_folder(&vault.store_folder(), &place.bundle)
         .join("files")
         .path();
+    let copies = vault.paths().config.join(RUNNING);
+    let copy = copies.join("<run>/files");
     let actions = examined
         .manifest
         .actions
@@ -252,6 +255,8 @@ pub fn locate_skill_in(
             let mut resolved = resolve_action(name, action, &examined.manifest, &files);
             resolved.args =
                 resolve_arguments(&action.args, &action.cwd, &examined.manifest, &files);
+            // An action never runs in the store.
+            resolved.cwd = working_folder(&copy, action);
             resolved
         })
         .collect();
@@ -262,7 +267,7 @@ pub fn locate_skill_in(
         manifest: examined.manifest,
         files,
         actions,
-        copies: vault.paths().config.join(RUNNING),
+        copies,
     })
 }
 
@@ -355,12 +360,7 @@ fn find_in(
 
 /// Returns the arguments of an action. Each one that names a file of the skill becomes an absolute
 /// path, so that a caller can start the action from any folder.
-fn resolve_arguments(
-    args: &[String],
-    cwd: &str,
-    manifest: &Manifest,
-    root: &std::path::Path,
-) -> Vec<String> {
+fn resolve_arguments(args: &[String], cwd: &str, manifest: &Manifest, root: &Path) -> Vec<String> {
     let file_of = |argument: &String| {
         let mut parts: Vec<&str> = cwd.split('/').filter(|part| *part != ".").collect();
         for part in argument.split('/') {
@@ -391,7 +391,7 @@ fn resolve_action(
     name: &ActionName,
     action: &ActionSpec,
     manifest: &Manifest,
-    root: &std::path::Path,
+    root: &Path,
 ) -> ResolvedAction {
     let mut files = manifest.files.iter();
     let command = if files.any(|file| file.path.as_str() == action.command) {
@@ -404,13 +404,18 @@ fn resolve_action(
         name: name.clone(),
         command,
         args: action.args.clone(),
-        cwd: if action.cwd == "." {
-            root.to_owned()
-        } else {
-            root.join(&action.cwd)
-        },
+        cwd: working_folder(root, action),
         description: action.description.clone(),
         requires_tty: action.requires_tty,
+    }
+}
+
+/// Returns the folder in which an action runs, if `root` is the folder of the skill's files.
+fn working_folder(root: &Path, action: &ActionSpec) -> PathBuf {
+    if action.cwd == "." {
+        root.to_owned()
+    } else {
+        root.join(&action.cwd)
     }
 }
 

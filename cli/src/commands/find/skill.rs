@@ -326,7 +326,7 @@ fn show_scripts(
         let mut lines = Vec::new();
         for action in &found.actions {
             lines.push(paint(BOLD, &action.name));
-            let rows = action_lines(action, &found, &folders);
+            let rows = action_lines(action, &folders);
             lines.extend(rows.into_iter().map(|row| format!("  {row}")));
         }
         if found.actions.is_empty() {
@@ -345,33 +345,18 @@ fn show_scripts(
     let action = actions
         .find(|action| action.name.as_str() == wanted)
         .ok_or_else(|| no_action(&found, wanted))?;
-    let lines = action_lines(action, &found, &folders).join("\n");
+    let lines = action_lines(action, &folders).join("\n");
     let action = action.clone();
     Ok(Report::view(LocatedAction { action, folders }, lines))
 }
 
 /// Formats the command, the arguments and the folders of an action.
-fn action_lines(
-    action: &ResolvedAction,
-    found: &LocatedSkill,
-    folders: &RunFolders,
-) -> Vec<String> {
+fn action_lines(action: &ResolvedAction, folders: &RunFolders) -> Vec<String> {
     let row = |label: &str, text: &str| format!("{DIM}{label:<7}{DIM:#}  {}", clean(text, 500));
     let mut lines = vec![row("command", &action.command)];
     lines.extend(action.args.iter().map(|argument| row("arg", argument)));
-    // An action runs in a copy of the skill, so name a folder in the copy and not in the store.
-    let below = action.cwd.strip_prefix(&found.files).unwrap_or(&action.cwd);
-    let copy = folders.copies.join("<run>/files");
-    // Joining an empty path would end the folder with a slash.
-    let copy = if below.as_os_str().is_empty() {
-        copy
-    } else {
-        copy.join(below)
-    };
-    lines.push(row(
-        "cwd",
-        &format!("{}  (deleted after the run)", copy.display()),
-    ));
+    let cwd = action.cwd.display();
+    lines.push(row("cwd", &format!("{cwd}  (deleted after the run)")));
     let output = folders.output.as_ref();
     lines.extend(output.map(|folder| row("output", &folder.display().to_string())));
     let about = action.description.as_deref();
