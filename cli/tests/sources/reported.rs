@@ -60,6 +60,16 @@ fn a_dry_run_refuses_the_second_skill_of_a_name_as_add_does() {
     assert_eq!(dry.json["data"][1]["path"], "b");
     assert_eq!(dry.json["data"][0]["admission"], "added");
     assert_eq!(dry.json["data"][1]["code"], "name_twice");
+    // The envelope agrees with the exit code.
+    assert_eq!(dry.json["ok"], false, "{}", dry.out);
+    dry.fails(1, "not_added");
+    let shown = machine
+        .command(&["add", "./dup", "--all", "--dry-run"])
+        .output()
+        .unwrap();
+    let [out, err] = [shown.stdout, shown.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(out.contains("would be added"), "{out}");
+    assert!(err.contains("1 of 2 skills would not be added"), "{err}");
     assert_eq!(machine.run(&["add", "./dup", "--all"]).code, 1);
 }
 

@@ -19,7 +19,7 @@ use super::gather::{GatherResult, SkillToAdd};
 use super::report::{LeftOutSkill, SkillsReport, code_of_several, failed_part};
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure},
+    errors::{ErrorCode, Failure},
     output::{BAD, BOLD, DIM, GOOD, Report, clean, count, format_size, format_thousands, paint},
     tasks::{
         admission::{admission_failure, allow_hint, outcomes::FailedSkill, texts::Texts},
@@ -122,6 +122,7 @@ pub fn check_skills(
         lines: Vec::new(),
     };
     let (mut checked, mut codes, mut refused) = (Vec::new(), Vec::new(), 0);
+    let mut is_judged = true;
     for item in items {
         let (place, failure) = match item.and_then(|item| judge.judge_item(item)) {
             Ok(skill) => {
@@ -140,15 +141,29 @@ pub fn check_skills(
         }
         context.ui.note_failure(&failure);
         refused += 1;
+        is_judged = false;
         checked.push(CheckedSource::Failed(failed_part(place, &failure)));
         codes.push(failure.code);
     }
     let taken = checked.len() - refused;
     report.print_left_out(taken, refused);
-    let code = code_of_several(codes, taken > 0);
-    let exit = code.map_or(Exit::Done, |code| code.exit());
+    let total = count(checked.len() as u64, "skill");
     checked.extend(report.left_out.into_iter().map(CheckedSource::LeftOut));
-    Ok(Report::view(checked, judge.lines.join("\n")).with_exit(exit))
+    match code_of_several(codes, taken > 0) {
+        None => Ok(Report::view(checked, judge.lines.join("\n"))),
+        // The verdict of the gate is what a dry run is asked for, as in an audit.
+        Some(code) if is_judged => {
+            let exit = code.exit();
+            Ok(Report::view(checked, judge.lines.join("\n")).with_exit(exit))
+        }
+        Some(code) => {
+            for line in judge.lines {
+                context.ui.print_line(line);
+            }
+            let message = format!("{refused} of {total} would not be added");
+            Err(Failure::new(code, message).data(checked))
+        }
+    }
 }
 
 /// Scans the skills of one command and predicts the effect of adding them.
