@@ -10,6 +10,7 @@ pub mod address;
 pub mod bundle;
 pub mod catalog;
 pub mod count;
+pub mod credentials;
 pub mod draft;
 pub mod dsse;
 pub mod hash;

@@ -252,52 +252,6 @@ pub fn printable(text: &str) -> String {
     out
 }
 
-/// Removes user and password from an address, so that a message cannot show them. Also from one
-/// without `//`, as people paste it. The user of `git@host:path` stays, because it is no secret.
-pub fn without_credentials(text: &str) -> String {
-    let hidden = |before: &str, rest: &str, at: usize| format!("{before}…{}", &rest[at..]);
-    if let Some((scheme, rest)) = text.split_once("//") {
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // A `/`, `?` or `#` in a password seems to end the host. So with a password, or a port,
-        // everything up to the last `@` is hidden.
-        let credentials = if authority.contains(':') {
-            rest
-        } else {
-            authority
-        };
-        return match credentials.rfind('@') {
-            Some(at) => hidden(&format!("{scheme}//"), rest, at),
-            None => text.to_owned(),
-        };
-    }
-    match text.split_once(':') {
-        // The prefix of a source, or a scheme with one slash.
-        Some((prefix, rest)) if SOURCE_PREFIXES.contains(&prefix) => {
-            format!("{prefix}:{}", without_credentials(rest))
-        }
-        Some((user, rest)) if !user.contains('@') => match rest.rfind('@') {
-            Some(at) => hidden("", rest, at),
-            None => text.to_owned(),
-        },
-        _ => text.to_owned(),
-    }
-}
-
-/// Words before the first colon of a source that are no names of users.
-const SOURCE_PREFIXES: [&str; 11] = [
-    "git",
-    "github",
-    "gitlab",
-    "http",
-    "https",
-    "wellknown",
-    "clawhub",
-    "registry",
-    "vault",
-    "local",
-    "inline",
-];
-
 /// Tells whether a name is a Windows device, with any extension: Windows cannot create such a file.
 pub(crate) fn is_device_name(segment: &str) -> bool {
     // Windows ignores the extension and spaces before it: `con .txt` opens the console.

@@ -12,9 +12,10 @@ mod parse;
 use std::path::PathBuf;
 
 use url::{Host, Url};
+use vault_format::credentials::without_credentials;
 use vault_format::name::is_deceptive;
 use vault_format::provenance::{ProvenanceId, is_archive};
-use vault_format::text::{printable, without_credentials};
+use vault_format::text::printable;
 
 pub use check::check_path;
 pub(crate) use check::check_reference;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use vault_format::{provenance::is_archive, text::without_credentials};
+use vault_format::{credentials::without_credentials, provenance::is_archive};
 use vault_library::admit::{self, Options};
 use vault_shelf::fetch::FetchedSkill;
 use vault_sources::{

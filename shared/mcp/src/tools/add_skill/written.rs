@@ -1,9 +1,10 @@
 //! Parser of sources as agents paste them from a README or a browser. The result is canonical and
 //! never names a local path.
 
+use vault_format::credentials::without_credentials;
 use vault_format::name::SkillName;
 use vault_format::provenance::{Kind, ProvenanceId};
-use vault_format::text::{printable, without_credentials};
+use vault_format::text::printable;
 
 use super::SourceKind;
 use crate::fault::Fault;

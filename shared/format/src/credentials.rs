@@ -1,0 +1,143 @@
+//! Users and passwords in addresses, which no message may show.
+
+/// Removes user and password from an address, so that a message cannot show them. Also from one
+/// without `//`, as people paste it. The user of `git@host:path` stays, because it is no secret.
+pub fn without_credentials(text: &str) -> String {
+    let hidden = |before: &str, rest: &str, at: usize| format!("{before}…{}", &rest[at..]);
+    if let Some((scheme, rest)) = text.split_once("//") {
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        // A `/`, `?` or `#` in a password seems to end the host. So with a password, or with what
+        // may be one, everything up to the last `@` is hidden.
+        let credentials = if authority.contains(':') && !is_host_and_port(authority, rest) {
+            rest
+        } else {
+            authority
+        };
+        return match credentials.rfind('@') {
+            Some(at) => hidden(&format!("{scheme}//"), rest, at),
+            None => text.to_owned(),
+        };
+    }
+    match text.split_once(':') {
+        // The prefix of a source, or a scheme with one slash.
+        Some((prefix, rest)) if SOURCE_PREFIXES.contains(&prefix) => {
+            format!("{prefix}:{}", without_credentials(rest))
+        }
+        Some((user, rest)) if !user.contains('@') => match rest.rfind('@') {
+            Some(at) if !is_host_and_port(text.split('/').next().unwrap_or_default(), text) => {
+                hidden("", rest, at)
+            }
+            _ => text.to_owned(),
+        },
+        _ => text.to_owned(),
+    }
+}
+
+/// Tells whether the first part of an address is a host with a port, and no `@` of the address can
+/// end a password. A text that may be either, such as `ann:2026/x@example.com`, is no such host.
+fn is_host_and_port(authority: &str, address: &str) -> bool {
+    let Some((host, port)) = authority.rsplit_once(':') else {
+        return false;
+    };
+    let is_port = (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Vec<&str> = address.split('@').collect();
+    // Such as `/@acme` and `pdf@1.2`.
+    let is_harmless = |(before, after): (&str, &str)| {
+        let version = after.strip_prefix('v').unwrap_or(after);
+        let is_version = version.starts_with(|first: char| first.is_ascii_digit());
+        (before.ends_with('/') || is_version) && !begins_with_host(after)
+    };
+    let mut pairs = parts.windows(2).map(|pair| (pair[0], pair[1]));
+    is_port && begins_with_host(host) && !host.contains('@') && pairs.all(is_harmless)
+}
+
+/// Tells whether a text begins with a name or an address that only a host has: a name with a dot,
+/// the last part of which is no number, an IP address, or `localhost`.
+fn begins_with_host(text: &str) -> bool {
+    if text.starts_with('[') {
+        return true;
+    }
+    let host = text.split(['/', '?', '#', ':']).next().unwrap_or_default();
+    let has_letter = |label: &str| label.contains(|first: char| first.is_alphabetic());
+    let is_name =
+        matches!(host.rsplit_once('.'), Some((name, last)) if !name.is_empty() && has_letter(last));
+    host == "localhost" || is_name || host.parse::<std::net::Ipv4Addr>().is_ok()
+}
+
+/// Words before the first colon of a source that are no names of users.
+const SOURCE_PREFIXES: [&str; 11] = [
+    "git",
+    "github",
+    "gitlab",
+    "http",
+    "https",
+    "wellknown",
+    "clawhub",
+    "registry",
+    "vault",
+    "local",
+    "inline",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_shows_no_password_and_hides_nothing_else() {
+        for address in [
+            // No password, and an `@` that is part of a path.
+            "https://docs.example/@acme",
+            "https://docs.example:8443/@acme",
+            "https://docs.example:8443/@acme/pdf@1.2.3#x",
+            "https://docs.example:8443/pdf@v2/a@3",
+            "http://localhost:8000/@acme",
+            "http://127.0.0.1:8000/@acme",
+            "http://[::1]:8000/@acme",
+            "docs.example:8443/@acme",
+            "https:docs.example:8443/@acme",
+            "https://docs.example:8443/a",
+            "git@host.example:acme/pdf@v1",
+            "clawhub:@acme/pdf@1.2.3",
+            "./@acme",
+        ] {
+            assert_eq!(without_credentials(address), address);
+        }
+        for (address, shown) in [
+            (
+                "https://ann:secret@docs.example/a",
+                "https://…@docs.example/a",
+            ),
+            (
+                "https://ann:2026/secret@example.com",
+                "https://…@example.com",
+            ),
+            (
+                "https://ann.lee:2026/secret@example.com",
+                "https://…@example.com",
+            ),
+            ("https://ann.lee:2026/@example.com", "https://…@example.com"),
+            (
+                "https://ann.lee:2026/secret@10.0.0.1/a",
+                "https://…@10.0.0.1/a",
+            ),
+            (
+                "https://ann.lee:2026/secret@localhost",
+                "https://…@localhost",
+            ),
+            (
+                "https://ann.lee:2026/secret@[::1]:80/a",
+                "https://…@[::1]:80/a",
+            ),
+            ("https://ann.lee:2026/secret@acme", "https://…@acme"),
+            ("https://ann:2026/@acme", "https://…@acme"),
+            ("https://ann.lee:202601/@acme", "https://…@acme"),
+            ("https://ann.lee:s3/@acme", "https://…@acme"),
+            ("https://ann:p@docs.example:80/@acme", "https://…@acme"),
+            ("ann.lee:2026/secret@example.com/a", "…@example.com/a"),
+            ("git:ann:secret@docs.example/a", "git:…@docs.example/a"),
+        ] {
+            assert_eq!(without_credentials(address), shown, "{address}");
+        }
+    }
+}
