@@ -246,16 +246,28 @@ pub fn excluded_lines<'a>(
     })
 }
 
-/// Formats one line for each link to the folder of a skill.
-pub fn link_lines<'a>(
-    location: &'a Location,
-    audit: &'a Audit,
-) -> impl Iterator<Item = String> + 'a {
-    audit.links.iter().map(|path| {
-        let reason = "left out: it is a symbolic link; add the folder that it leads to";
-        path_line(location, &paint(DIM, "-"), path, reason)
-    })
+/// Formats one line for each folder that is left out as `vault add --all` leaves it out. Without
+/// `all`, names only the first ones.
+pub fn left_out_lines(location: &Location, audit: &Audit, all: bool) -> Vec<String> {
+    let total = audit.left_out.len();
+    let most = if all { total } else { MOST_LEFT_OUT };
+    let named = audit.left_out.iter().take(most).map(|left| {
+        let reason = format!("left out: {}", clean(&printable(&left.message), 300));
+        path_line(location, &paint(DIM, "-"), &left.path, &reason)
+    });
+    let mut lines: Vec<String> = named.collect();
+    if total > most {
+        let more = total - most;
+        lines.push(format!(
+            "{} {more} more left out (-v names them)",
+            paint(DIM, "-")
+        ));
+    }
+    lines
 }
+
+/// Maximum number of left-out folders that are named without `-v`, as for `vault add`.
+const MOST_LEFT_OUT: usize = 20;
 
 /// Formats a path that was not judged: a mark, the path below the audited folder, and the reason.
 fn path_line(location: &Location, mark: &str, path: &str, reason: &str) -> String {
@@ -374,13 +386,13 @@ pub fn summary_line(audit: &Audit) -> String {
         0 => String::new(),
         some => format!("; {some} excluded"),
     };
-    let links = match audit.links.len() {
+    let left_out = match audit.left_out.len() {
         0 => String::new(),
-        some => format!("; {} not followed", count(some as u64, "link")),
+        some => format!("; {some} left out"),
     };
     let folders = format!("({} read)", count(audit.folders as u64, "folder"));
     format!(
-        "{}{excluded}{skipped}{links}{taken} {}",
+        "{}{excluded}{skipped}{left_out}{taken} {}",
         verdict_counts(audit),
         paint(DIM, folders)
     )
@@ -423,7 +435,7 @@ mod tests {
             base: String::new(),
             strict: true,
             skills: verdicts.iter().map(skill).collect(),
-            links: Vec::new(),
+            left_out: Vec::new(),
             skipped: Vec::new(),
             excluded: Vec::new(),
             bounds: Vec::new(),

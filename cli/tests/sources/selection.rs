@@ -1,7 +1,7 @@
 //! What `vault add` takes of a source that has several skills. The flags mean the same for a
 //! folder, a repository and an archive, and each listed skill is taken, refused or left out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
 
 use super::*;
@@ -362,36 +362,60 @@ fn a_source_that_names_a_skill_takes_no_flag_for_others() {
     run.fails(2, "usage");
 }
 
+/// The path of each skill, with the reason and its words for those that are left out.
+type Listed = BTreeMap<String, Option<(String, String)>>;
+
 #[test]
 fn what_is_listed_is_taken_refused_or_left_out_as_the_audit_sees_it() {
     let collection = Collection::of_skills(&[
         ("a/one/SKILL.md", "one"),
         ("a/one/examples/in/SKILL.md", "in"),
         ("target/copy/SKILL.md", "copy"),
+        (".venv/lib/tool/SKILL.md", "tool"),
+        ("__MACOSX/pdf/SKILL.md", "pdf"),
         ("a/b/c/d/e/f/g/h/deep/SKILL.md", "deep"),
         ("node_modules/x/SKILL.md", "x"),
         ("lower/skill.md", "lower"),
     ]);
     collection.repository.write("broken/SKILL.md", "no skill");
+    let folder = collection.repository.path();
+    symlink("a/one", folder.join("link")).unwrap();
+    // A link named SKILL.md makes its folder a skill that is refused, wherever it leads.
+    std::fs::create_dir(folder.join("odd")).unwrap();
+    symlink("../a/one", folder.join("odd/SKILL.md")).unwrap();
     let sources = collection.sources();
     let audit = collection.machine.run(&["audit-repo", &sources[1]]);
-    let audited = audit.json["data"]["skills"].as_array().unwrap();
-    assert_eq!(audited.len(), 6, "{}", audit.out);
+    let left_out = |entry: &Value| {
+        let text = |member: &str| entry[member].as_str().unwrap().to_owned();
+        (text("path"), Some((text("reason"), text("message"))))
+    };
+    let data = &audit.json["data"];
+    let judged = data["skills"].as_array().unwrap().iter();
+    let judged = judged.map(|skill| (skill["path"].as_str().unwrap().to_owned(), None));
+    let not_judged = data["left_out"].as_array().unwrap().iter().map(left_out);
+    let audited: Listed = judged.chain(not_judged).collect();
+    assert_eq!(audited.len(), 10, "{}", audit.out);
+    assert_eq!(data["summary"]["left_out"], 5, "{}", audit.out);
     for source in sources {
         let ran = collection
             .machine
             .run(&["add", &source, "--all", "--dry-run"]);
-        let entries = ran.json["data"].as_array().unwrap();
-        assert_eq!(entries.len(), audited.len(), "{source}: {}", ran.out);
-        let left_out = entries.iter().filter_map(|entry| entry["reason"].as_str());
-        let left_out: BTreeSet<_> = left_out.collect();
-        assert_eq!(left_out, ["generated", "inside_skill"].into(), "{source}");
-        assert_eq!(
-            names_of(&ran.json["data"]).len(),
-            4,
-            "{source}: {}",
-            ran.out
-        );
+        let entries = ran.json["data"].as_array().unwrap().iter();
+        let listed = entries.map(|entry| {
+            if entry["reason"].is_string() && entry["code"].is_null() {
+                return left_out(entry);
+            }
+            let label = entry["source"].as_str().unwrap();
+            let inside = label.strip_prefix(&format!("{source}/")).or_else(|| {
+                let (_, inside) = label.rsplit_once(" (")?;
+                inside.strip_suffix(')')
+            });
+            (inside.unwrap_or(label).to_owned(), None)
+        });
+        let listed: Listed = listed.collect();
+        assert_eq!(listed, audited, "{source}: {}", ran.out);
+        let taken = names_of(&ran.json["data"]).len();
+        assert_eq!(taken, 4, "{source}: {}", ran.out);
     }
 }
 

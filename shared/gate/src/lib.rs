@@ -48,6 +48,7 @@ mod rules;
 mod scan;
 pub mod secrets;
 pub mod similar;
+pub mod skill_folders;
 mod texts;
 
 pub use crate::finding::{Finding, Level, Rule};

@@ -33,7 +33,7 @@ mod walk;
 
 pub use self::accept::{AcceptedError, Exclusion};
 use self::accept::{accept_errors, file_of, take_accepted, verdict_of};
-use self::walk::{SkillFolder, display_path, document_of, is_document, walk};
+use self::walk::{SkillFolder, belongs_to_a_skill, display_path, document_of, is_document, walk};
 
 /// Limits on the walk through the folders of a repository.
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +170,7 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
             base: String::new(),
             strict: auditor.strict,
             skills: vec![audit_skill(root, auditor)?],
-            links: Vec::new(),
+            left_out: Vec::new(),
             skipped: Vec::new(),
             excluded: Vec::new(),
             bounds: Vec::new(),
@@ -190,7 +190,9 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
         by.is_none()
     };
     walked.skills.retain(|place| is_included(&place.path));
-    walked.links.retain(|link| is_included(Path::new(link)));
+    walked
+        .left_out
+        .retain(|left| is_included(Path::new(&left.path)));
     let own = auditor
         .vault
         .and_then(|vault| TrustedStore::find_overlapping(vault, &folder));
@@ -212,7 +214,7 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
                 audited
             })
             .collect(),
-        links: walked.links,
+        left_out: walked.left_out,
         skipped: walked.skipped,
         excluded,
         bounds: walked.bounds,
@@ -396,22 +398,6 @@ fn follow_link(
         .at(path.as_str())
         .hint("put the file itself in its place, or leave it out");
     Some((file, finding))
-}
-
-/// Returns whether a folder below `root` is part of a skill that the audit reads: it or a folder
-/// above it contains a SKILL.md, and no part of its path is skipped.
-fn belongs_to_a_skill(folder: &Path, root: &Path) -> bool {
-    let is_left_out = |part: std::path::Component<'_>| {
-        part.as_os_str()
-            .to_str()
-            .is_none_or(|name| gate::UNSEARCHED_FOLDERS.contains(&name) || gate::is_ignored(name))
-    };
-    if folder.components().any(is_left_out) {
-        return false;
-    }
-    folder
-        .ancestors()
-        .any(|part| root.join(part).join(SKILL_MD).is_file())
 }
 
 fn find_structure_rule(name: &str) -> &'static Rule {

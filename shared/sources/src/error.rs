@@ -2,8 +2,7 @@
 //! hint.
 
 use vault_format::text::printable;
-
-use crate::listing::LeftOut;
+use vault_gate::skill_folders::LeftOut;
 
 pub(crate) type Result<T, E = FetchError> = std::result::Result<T, E>;
 

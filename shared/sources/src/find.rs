@@ -1,18 +1,17 @@
-//! Finds the skills in a repository, archive or folder: every folder that contains a SKILL.md, in
-//! any case of letters.
+//! Finds the skills in a repository, archive or folder.
 //!
-//! The search has the same rules as the one of `vault audit-repo`: the same names are a SKILL.md,
-//! the same folders are not searched. What it finds and does not offer is left out with a reason.
+//! This module collects the paths. [`find_skills`] decides for `vault add` and for `vault
+//! audit-repo` which folders are skills, and why the others are left out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
-use vault_format::manifest::SKILL_MD;
 use vault_gate::links::SkillLink;
+use vault_gate::skill_folders::{Found, LeftOut, LeftOutReason, find_skills};
 use vault_gate::{UNSEARCHED_FOLDERS, is_document_name};
 
 use crate::error::{FetchError, Result};
-use crate::listing::{LeftOut, LeftOutReason, MAX_LISTED};
+use crate::listing::MAX_LISTED;
 
 /// Maximum depth of a local folder that is searched, as in an audit.
 const MAX_DEPTH: usize = 64;
@@ -29,59 +28,6 @@ const MAX_PARTS: usize = 256;
 /// Maximum number of parts of paths and targets that are read for all links of a source together.
 /// No collection has as many; the links beyond them lead nowhere.
 const MAX_ALL_PARTS: usize = 500_000;
-
-/// The skills that a search of a tree of files found, and what the search left out.
-#[derive(Debug, Default, Eq, PartialEq)]
-pub(crate) struct Found {
-    /// Each folder with the path of its SKILL.md, shallow ones first.
-    pub(crate) skills: Vec<(String, String)>,
-    pub(crate) left_out: Vec<LeftOut>,
-}
-
-impl Found {
-    /// Adds the left-out entries (such as submodules) at and below `base`. An entry inside a skill
-    /// is not added: it is a fault of that skill.
-    fn add_left_out(&mut self, left_out: impl Iterator<Item = LeftOut>, base: &str) {
-        let folders = self.skills.iter().map(|(folder, _)| folder.as_str());
-        // The root is no outer skill.
-        let folders: HashSet<&str> = folders.filter(|folder| !folder.is_empty()).collect();
-        let is_outside = |left: &LeftOut| {
-            let path = if left.path == "." {
-                ""
-            } else {
-                left.path.as_str()
-            };
-            let mut around = std::iter::once(path).chain(ancestors(path));
-            below_base(path, base).is_some() && !around.any(|folder| folders.contains(folder))
-        };
-        let left_out: Vec<LeftOut> = left_out.filter(is_outside).collect();
-        self.left_out.extend(left_out);
-    }
-
-    /// Keeps only the skills and left-out entries in this folder itself or one level below it.
-    pub(crate) fn keep_level(&mut self, base: &str) {
-        let is_near =
-            |folder: &str| below_base(folder, base).is_some_and(|below| !below.contains('/'));
-        self.skills.retain(|(folder, _)| is_near(folder));
-        self.left_out.retain(|left| is_near(&left.path));
-    }
-
-    /// Keeps only the skill in this folder, if the folder is one. The skills below it then belong
-    /// to it, and are left out.
-    pub(crate) fn of_named_folder(mut self, folder: &str) -> Self {
-        if self
-            .skills
-            .first()
-            .is_some_and(|(first, _)| first == folder)
-        {
-            let reason = LeftOutReason::InsideSkill(LeftOut::shown_path(folder));
-            let inner = self.skills.drain(1..);
-            self.left_out
-                .extend(inner.map(|(inner, _)| LeftOut::new(inner, reason.clone())));
-        }
-        self
-    }
-}
 
 /// The skills that several searches of one tree found, each one once.
 #[derive(Debug, Default)]
@@ -114,53 +60,6 @@ impl MergedSearches {
     }
 }
 
-/// Finds the folders at and below `base` that contain a SKILL.md. An empty `base` is the root. A
-/// folder inside a skill belongs to that skill and is left out, unless the outer skill is the root
-/// or `base`: a repository that is itself a skill may contain more skills.
-pub(crate) fn find_skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Found {
-    let mut documents: BTreeMap<(usize, &str), &str> = BTreeMap::new();
-    for path in paths {
-        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let Some(inside) = below_base(folder, base) else {
-            continue;
-        };
-        let is_searched = |part: &str| !UNSEARCHED_FOLDERS.contains(&part);
-        if !is_document_name(name) || !inside.split('/').all(is_searched) {
-            continue;
-        }
-        let depth = inside.split('/').filter(|part| !part.is_empty()).count();
-        let slot = documents.entry((depth, folder)).or_insert(path);
-        // Of several names, the exact one counts, and otherwise the same one in any order of paths.
-        if name == SKILL_MD || (!slot.ends_with(SKILL_MD) && path < *slot) {
-            *slot = path;
-        }
-    }
-    let mut found = Found::default();
-    let mut taken: BTreeSet<&str> = BTreeSet::new();
-    // Folders come in order of depth, so the set already contains any outer skill.
-    for ((_, folder), document) in documents {
-        let inside = below_base(folder, base).unwrap_or_default();
-        // Folders of dependencies and of build results contain copies, often by other authors.
-        if let Some(part) = inside.split('/').find(|part| is_generated(part)) {
-            let reason = LeftOutReason::Generated(part.to_owned());
-            found.left_out.push(LeftOut::new(folder, reason));
-            continue;
-        }
-        let outer = ancestors(folder).find(|outer| *outer != base && taken.contains(outer));
-        if let Some(outer) = outer {
-            let reason = LeftOutReason::InsideSkill(outer.to_owned());
-            found.left_out.push(LeftOut::new(folder, reason));
-            continue;
-        }
-        // The root is never an outer skill, even if `base` is another folder.
-        if !folder.is_empty() {
-            taken.insert(folder);
-        }
-        found.skills.push((folder.to_owned(), document.to_owned()));
-    }
-    found
-}
-
 /// Fails if a source has more skills than one list may hold.
 pub(crate) fn check_number(place: &str, number: usize) -> Result<()> {
     check_limit(place, number, MAX_LISTED, "skills")
@@ -177,28 +76,6 @@ pub(crate) fn check_limit(
         return Ok(());
     }
     Err(FetchError::too_large(place, limit as u64, unit))
-}
-
-/// Returns the path of a folder relative to `base`; `None` if it lies outside of `base`.
-fn below_base<'a>(folder: &'a str, base: &str) -> Option<&'a str> {
-    if base.is_empty() {
-        return Some(folder);
-    }
-    if folder == base {
-        return Some("");
-    }
-    folder.strip_prefix(base)?.strip_prefix('/')
-}
-
-/// Returns the folders above a folder, the nearest first, without the root.
-fn ancestors(folder: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(folder.rsplit_once('/').map(|(above, _)| above), |above| {
-        above.rsplit_once('/').map(|(above, _)| above)
-    })
-}
-
-fn is_generated(part: &str) -> bool {
-    matches!(part, "__MACOSX" | "target" | ".venv")
 }
 
 /// The paths of a tree of files that matter for a list of skills. They are collected once, because a
@@ -295,11 +172,12 @@ pub(crate) fn search_folder(folder: &Path) -> Result<SkillPaths> {
                 }
                 continue;
             };
-            // Only look up whether the link leads to a skill. The search does not enter it.
-            if kind.is_symlink() && targets.hold_document(&folder.join(&path)) {
-                found.left_out.push(LeftOut::new(path, LeftOutReason::Link));
-            } else if !kind.is_dir() && is_document_name(name) {
+            // A link of this name counts too: it makes its folder a skill, which is then refused.
+            if !kind.is_dir() && is_document_name(name) {
                 found.documents.push(path);
+            // Only look up whether the link leads to a skill. The search does not enter it.
+            } else if kind.is_symlink() && targets.hold_document(&folder.join(&path)) {
+                found.left_out.push(LeftOut::new(path, LeftOutReason::Link));
             } else if kind.is_dir() && !UNSEARCHED_FOLDERS.contains(&name) {
                 waiting.push_back((path, depth + 1));
             }
@@ -417,11 +295,6 @@ fn holds_document(folder: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn folders(found: &Found) -> Vec<&str> {
-        let folders = found.skills.iter().map(|(folder, _)| folder.as_str());
-        folders.collect()
-    }
-
     #[test]
     fn a_link_to_the_folder_of_a_skill_is_left_out() {
         let files = [
@@ -512,56 +385,5 @@ mod tests {
             target: longest,
         }];
         assert_eq!(left_out_links(&links, ["b/SKILL.md"].into_iter()).len(), 1);
-    }
-
-    #[test]
-    fn skills_are_outermost_folders_with_a_skill_md() {
-        let paths = [
-            "README.md",
-            "skills/pdf/SKILL.md",
-            "skills/pdf/examples/inner/SKILL.md",
-            "skills/pdf-tools/SKILL.md",
-            "node_modules/x/SKILL.md",
-            "a/b/c/d/e/f/g/h/SKILL.md",
-            "other/skill.md",
-            "both/skill.md",
-            "both/SKILL.md",
-            "target/copy/SKILL.md",
-        ];
-        let found = find_skills(paths.iter().copied(), "");
-        assert_eq!(
-            folders(&found),
-            [
-                "both",
-                "other",
-                "skills/pdf",
-                "skills/pdf-tools",
-                "a/b/c/d/e/f/g/h"
-            ]
-        );
-        assert_eq!(found.skills[0].1, "both/SKILL.md");
-        assert_eq!(found.skills[1].1, "other/skill.md");
-        let left_out = [
-            LeftOut::new("target/copy", LeftOutReason::Generated("target".to_owned())),
-            LeftOut::new(
-                "skills/pdf/examples/inner",
-                LeftOutReason::InsideSkill("skills/pdf".to_owned()),
-            ),
-        ];
-        assert_eq!(found.left_out, left_out);
-        let base = |base| find_skills(paths.iter().copied(), base);
-        assert_eq!(
-            folders(&base("skills/pdf")),
-            ["skills/pdf", "skills/pdf/examples/inner"]
-        );
-        // The folder that the source names may itself have the name of a folder that is not
-        // searched.
-        assert_eq!(folders(&base("target")), ["target/copy"]);
-        assert_eq!(base("skills/p"), Found::default());
-        let with_root = ["SKILL.md", "skills/a/SKILL.md"];
-        assert_eq!(
-            folders(&find_skills(with_root.into_iter(), "")),
-            ["", "skills/a"]
-        );
     }
 }

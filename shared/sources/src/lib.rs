@@ -37,12 +37,12 @@ pub use error::{CERTIFICATE_HINT, FetchError, GitFault};
 pub use git::{GitSettings, HiddenTexts, is_commit as git_commit};
 pub use kinds::{Part, check_address, find_link, list_folder, site};
 pub use listing::{
-    Choice, ChoiceError, DEFAULT_MAX_SKILLS, LeftOut, LeftOutReason, Listing, MAX_LISTED,
-    OfferedSkill, Selection,
+    Choice, ChoiceError, DEFAULT_MAX_SKILLS, Listing, MAX_LISTED, OfferedSkill, Selection,
 };
 pub use opened::Opened;
 pub use policy::SourcePolicy;
 pub use proxy::Proxy;
 pub use source::{BadSource, GitSource, ParseOptions, Source, is_loopback};
 pub use tokens::{BadToken, Tokens};
+pub use vault_gate::skill_folders::{LeftOut, LeftOutReason};
 pub use vault_http::Limits;

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use vault_format::hash::Digest;
+use vault_gate::skill_folders::{LeftOut, LeftOutReason};
 
 /// Maximum number of skills that one command takes from a source, unless the user names another
 /// number.
@@ -39,75 +40,6 @@ impl OfferedSkill {
             folder if folder.contains('/') => folder.to_owned(),
             folder => format!("./{folder}"),
         }
-    }
-}
-
-/// A skill that is not fetched, with the reason.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct LeftOut {
-    /// The folder in the source, or the name in the site's index; `.` for the root.
-    pub path: String,
-    /// The reason.
-    pub reason: LeftOutReason,
-}
-
-/// The reason why a skill of a source is not fetched.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum LeftOutReason {
-    /// The user chose other skills.
-    #[error("it was not chosen")]
-    NotChosen,
-    /// The SKILL.md lies inside of another skill. Holds the folder of that skill.
-    #[error("it is part of the skill in {0}")]
-    InsideSkill(String),
-    /// The folder lies below one of generated files or dependencies. Holds the name of that one.
-    #[error("it is below {0}, which holds generated files")]
-    Generated(String),
-    /// A submodule: its files are in another repository.
-    #[error("it is a submodule; add it from its own repository")]
-    Submodule,
-    /// The folder is a symbolic link.
-    #[error("it is a symbolic link; add the folder that it leads to")]
-    Link,
-    /// The folder cannot be searched. Holds the cause.
-    #[error("it cannot be searched: {0}")]
-    Unreadable(String),
-    /// The entry of an index cannot be used. Holds the cause.
-    #[error("{0}")]
-    BadEntry(String),
-}
-
-impl LeftOutReason {
-    /// Tells whether the reason is a fault of the source, so that even a user who takes all skills
-    /// misses this one.
-    pub const fn is_fault(&self) -> bool {
-        matches!(self, Self::Unreadable(_) | Self::BadEntry(_))
-    }
-
-    /// The machine-readable code of the reason, which never changes.
-    pub const fn word(&self) -> &'static str {
-        match self {
-            Self::NotChosen => "not_chosen",
-            Self::InsideSkill(_) => "inside_skill",
-            Self::Generated(_) => "generated",
-            Self::Submodule => "submodule",
-            Self::Link => "link",
-            Self::Unreadable(_) => "unreadable",
-            Self::BadEntry(_) => "bad_entry",
-        }
-    }
-}
-
-impl LeftOut {
-    pub(crate) fn new(path: impl Into<String>, reason: LeftOutReason) -> Self {
-        let path = Self::shown_path(&path.into());
-        Self { path, reason }
-    }
-
-    /// Returns the path of a folder as messages show it.
-    pub(crate) fn shown_path(folder: &str) -> String {
-        let shown = if folder.is_empty() { "." } else { folder };
-        shown.to_owned()
     }
 }
 

@@ -77,7 +77,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         strict,
         skills: Vec::with_capacity(arguments.what.len()),
         skipped: Vec::new(),
-        links: Vec::new(),
+        left_out: Vec::new(),
         excluded: Vec::new(),
         bounds: Vec::new(),
         folders: arguments.what.len(),

@@ -26,8 +26,9 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Finds every SKILL.md (in any case) below a folder and judges each skill by the gate that `vault \
-add` uses. Runs nothing. Symbolic links are not followed, .git and node_modules are left out, \
-.gitignore is ignored. Blocking findings are shown with their lines, warnings in one line each \
+add` uses. Runs nothing. Symbolic links are not followed, .git and node_modules are not searched, \
+.gitignore is ignored. What `vault add --all` leaves out (skills inside other skills, links to \
+skills, and what lies below target, .venv and __MACOSX) is named and not judged by itself. Blocking findings are shown with their lines, warnings in one line each \
 (-v shows them in full, and the clean skills). VAULT_SECURITY_STRICT=false turns security flags \
 into warnings. Skills below --exclude PATH are counted and named, and not judged. docs/audit.md has \
 settings for CI.
@@ -218,9 +219,8 @@ fn repository_text(context: &Context, location: &Location, audit: &Audit) -> Str
             lines.extend(audit_report::skill_lines(location, skill, all));
         }
     }
-    if context.ui.is_verbose() {
-        lines.extend(audit_report::link_lines(location, audit));
-    }
+    let all = context.ui.is_verbose();
+    lines.extend(audit_report::left_out_lines(location, audit, all));
     lines.extend(audit_report::excluded_lines(location, audit));
     lines.extend(audit_report::skipped_lines(location, audit));
     lines.push(audit_report::summary_line(audit));

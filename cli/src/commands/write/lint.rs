@@ -105,7 +105,7 @@ fn audit_path(context: &Context, root: &Path) -> Result<Audit, Failure> {
             strict: auditor.strict,
             skills: vec![skill],
             skipped: Vec::new(),
-            links: Vec::new(),
+            left_out: Vec::new(),
             excluded: Vec::new(),
             bounds: Vec::new(),
             folders: 1,

@@ -3,6 +3,7 @@
 use super::{Audit, Audited, Bound, Excerpt, Excluded, Located, Skipped, Verdict, percent_encoded};
 use crate as gate;
 use crate::finding::{Finding, Level, View, structure_rules};
+use crate::skill_folders::{LeftOut, LeftOutReason};
 use vault_format::hash::Digest;
 use vault_format::text::Position;
 
@@ -96,7 +97,9 @@ pub fn audit() -> Audit {
             by: "fixtures".to_owned(),
             reason: "input of a test".to_owned(),
         }],
-        links: vec![HOSTILE.to_owned()],
+        left_out: vec![
+            LeftOut::new(HOSTILE, LeftOutReason::InsideSkill(HOSTILE.to_owned())).into(),
+        ],
         skipped: vec![Skipped {
             path: "closed\u{1b}[1m".to_owned(),
             reason: "permission denied".to_owned(),

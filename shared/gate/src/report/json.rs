@@ -27,7 +27,7 @@ impl<'a> From<&'a Audit> for AuditView<'a> {
 
 /// Renders one line for each skill, then one for each folder that could not be searched (`name`
 /// null, verdict `unreadable`, `reason`), for each excluded skill (verdict `excluded`) and for each
-/// link to a skill (verdict `linked`). Each ends with `\n`.
+/// folder that is left out (verdict `left_out`). Each ends with `\n`.
 pub fn render_lines(audit: &Audit) -> String {
     let mut text = String::new();
     let skills = audit.skills.iter().map(|skill| serde_json::json!(skill));
@@ -45,13 +45,13 @@ pub fn render_lines(audit: &Audit) -> String {
             "microseconds": 0,
         })
     });
-    let linked = audit.links.iter().map(|path| {
+    let left_out = audit.left_out.iter().map(|left| {
         serde_json::json!({
-            "path": path, "name": null, "verdict": "linked", "reason": "a symbolic link is not followed", "findings": [],
+            "path": left.path, "name": null, "verdict": "left_out", "reason": left.message, "findings": [],
             "microseconds": 0,
         })
     });
-    for value in skills.chain(skipped).chain(excluded).chain(linked) {
+    for value in skills.chain(skipped).chain(excluded).chain(left_out) {
         text.push_str(&escape_invisible(&value.to_string()));
         text.push('\n');
     }
@@ -105,7 +105,11 @@ mod tests {
         assert_eq!(lines[3]["hash"], serde_json::Value::Null);
         assert_eq!(lines[4]["reason"], "permission denied");
         assert_eq!(lines[5]["verdict"], "excluded");
-        assert_eq!(lines[6]["verdict"], "linked");
+        assert_eq!(lines[6]["verdict"], "left_out");
+        assert_eq!(
+            lines[6]["reason"],
+            format!("it is part of the skill in {HOSTILE}")
+        );
     }
 
     #[test]
@@ -136,6 +140,8 @@ mod tests {
             serde_json::json!({ "unit": "folders", "limit": 2000 })
         );
         assert_eq!(whole["skipped"][0]["reason"], "permission denied");
+        assert_eq!(whole["left_out"][0]["reason"], "inside_skill");
+        assert_eq!(whole["summary"]["left_out"], 1);
         assert_eq!(whole["skills"].as_array().unwrap().len(), 4);
     }
 

@@ -46,9 +46,9 @@ pub fn render(audit: &Audit) -> String {
     let skipped = skipped.map(|skipped| ("Not scanned", &skipped.path, &skipped.reason));
     let excluded = audit.excluded.iter();
     let excluded = excluded.map(|excluded| ("Excluded", &excluded.path, &excluded.reason));
-    let reason = "a symbolic link is not followed".to_owned();
-    let linked = audit.links.iter().map(|path| ("Linked", path, &reason));
-    for (what, path, reason) in skipped.chain(excluded).chain(linked) {
+    let left_out = audit.left_out.iter();
+    let left_out = left_out.map(|left| ("Left out", &left.path, &left.message));
+    for (what, path, reason) in skipped.chain(excluded).chain(left_out) {
         let line = format!(
             "\n{what}: {} ({})\n",
             code_span(path),
@@ -289,7 +289,7 @@ mod tests {
     fn a_clean_audit_is_one_sentence() {
         let mut audit = examples::audit();
         audit.skills.truncate(1);
-        audit.links.clear();
+        audit.left_out.clear();
         audit.skipped.clear();
         audit.excluded.clear();
         audit.bounds.clear();

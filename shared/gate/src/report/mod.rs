@@ -18,6 +18,7 @@ use crate as gate;
 use crate::finding::{Finding, Level};
 use crate::similar;
 use crate::similar::{Sketch, SketchIndex};
+use crate::skill_folders::LeftOut;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -169,6 +170,29 @@ pub struct Excluded {
     pub reason: String,
 }
 
+/// A folder with a SKILL.md that is no skill of the audited folder, or a link to the folder of a
+/// skill.
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct LeftOutFolder {
+    /// Its path below the audited folder. May be hostile text.
+    pub path: String,
+    /// The stable code of the reason, as `vault add` gives it: `inside_skill`, `generated` or
+    /// `link`.
+    pub reason: &'static str,
+    /// The reason, in one sentence without a full stop. May contain hostile text.
+    pub message: String,
+}
+
+impl From<LeftOut> for LeftOutFolder {
+    fn from(left: LeftOut) -> Self {
+        Self {
+            path: left.path,
+            reason: left.reason.word(),
+            message: left.reason.to_string(),
+        }
+    }
+}
+
 /// A bound that was reached; anything beyond it was not searched.
 #[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Bound {
@@ -191,9 +215,9 @@ pub struct Audit {
     pub strict: bool,
     /// The skills, in the order of their paths.
     pub skills: Vec<Audited>,
-    /// Symbolic links to folders of skills, by their paths below the audited folder. They are not
-    /// followed: a skill is judged where it is. May be hostile text.
-    pub links: Vec<String>,
+    /// Folders that `vault add --all` leaves out too, in the order of their paths. They are not
+    /// judged by themselves.
+    pub left_out: Vec<LeftOutFolder>,
     /// Folders that could not be searched, and those beyond a bound.
     pub skipped: Vec<Skipped>,
     /// Skills that were found and not judged, as the owner asked.
@@ -219,6 +243,8 @@ pub struct Summary {
     pub unreadable: usize,
     /// Found and not judged, as the owner asked; not part of `skills`.
     pub excluded: usize,
+    /// Found and left out, as `vault add --all` does; not part of `skills`.
+    pub left_out: usize,
     /// Findings of all skills.
     pub findings: usize,
 }
@@ -229,6 +255,7 @@ impl Audit {
         let mut summary = Summary {
             skills: self.skills.len(),
             excluded: self.excluded.len(),
+            left_out: self.left_out.len(),
             ..Summary::default()
         };
         for skill in &self.skills {
@@ -359,6 +386,7 @@ mod tests {
                 blocked: 1,
                 unreadable: 1,
                 excluded: 1,
+                left_out: 1,
                 findings: 4
             }
         );

@@ -294,14 +294,14 @@ fn notifications(audit: &Audit) -> Vec<Value> {
         let text = format!("{} is excluded: {}", excluded.path, excluded.reason);
         ("note", "skill-excluded", text)
     });
-    let linked = audit.links.iter().map(|path| {
-        let text = format!("{path} is a symbolic link to a skill, and is not followed");
-        ("note", "skill-linked", text)
+    let left_out = audit.left_out.iter().map(|left| {
+        let text = format!("{} is left out: {}", left.path, left.message);
+        ("note", "skill-left-out", text)
     });
     skipped
         .chain(bounds)
         .chain(excluded)
-        .chain(linked)
+        .chain(left_out)
         .map(|(level, id, text)| {
             json!({ "level": level, "descriptor": { "id": id }, "message": { "text": escape_brackets(&text) } })
         })
@@ -406,7 +406,7 @@ mod tests {
         clean
             .skills
             .retain(|skill| skill.verdict == Verdict::Accepted);
-        clean.links.clear();
+        clean.left_out.clear();
         clean.skipped.clear();
         clean.excluded.clear();
         clean.bounds.clear();

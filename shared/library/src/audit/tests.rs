@@ -65,10 +65,12 @@ fn a_link_is_judged_by_the_file_that_it_leads_to() {
     // The audit does not read folders without a skill, files outside of the root, or skipped
     // folders, so links to them block.
     skill(root, "node_modules/part");
+    skill(root, "target/part");
     for (target, link) in [
         ("../../shared", "shared"),
         ("/etc/hostname", "outside"),
         ("../../node_modules/part", "part"),
+        ("../../target/part", "built"),
     ] {
         symlink(target, folder.join(link)).unwrap();
         let audit = audit_repository(root, &auditor()).unwrap();
@@ -151,6 +153,9 @@ fn every_skill_is_found_once_in_the_order_of_paths() {
         "a/b/alpha",
         "a/b/alpha/inner",
         "a-b",
+        "target/copy",
+        ".venv/lib/a",
+        "__MACOSX/a",
         "1/2/3/4/5/deep",
         "1/2/3/4/5/6/deeper",
         ".git/hooks",
@@ -171,13 +176,27 @@ fn every_skill_is_found_once_in_the_order_of_paths() {
     let outside = tempfile::tempdir().unwrap();
     symlink(skill(outside.path(), "out"), root.join("build/out")).unwrap();
     let audit = audit_repository(root, &auditor()).unwrap();
-    assert_eq!(audit.links, ["build/out", "link"]);
+    let left_out = audit.left_out.iter();
+    let left_out: Vec<_> = left_out.map(|left| (&*left.path, &*left.message)).collect();
+    let link = "it is a symbolic link; add the folder that it leads to";
+    let generated = |name| format!("it is below {name}, which holds generated files");
+    assert_eq!(
+        left_out,
+        [
+            (".venv/lib/a", &*generated(".venv")),
+            ("__MACOSX/a", &generated("__MACOSX")),
+            ("a/b/alpha/inner", "it is part of the skill in a/b/alpha"),
+            ("build/out", link),
+            ("link", link),
+            ("target/copy", &generated("target")),
+        ]
+    );
+    assert_eq!(audit.summary().left_out, 6);
     let expected = [
         "1/2/3/4/5/6/deeper",
         "1/2/3/4/5/deep",
         "a-b",
         "a/b/alpha",
-        "a/b/alpha/inner",
         "build/ignored",
         "lower",
         "zeta",
@@ -188,9 +207,24 @@ fn every_skill_is_found_once_in_the_order_of_paths() {
         assert_eq!(skill.verdict == Verdict::Warnings, is_warned, "{skill:?}");
         assert_eq!(skill.verdict == Verdict::Accepted, !is_warned, "{skill:?}");
     }
-    assert_eq!(rules(&audit.skills[6]), ["skill-md-name"]);
-    assert_eq!(audit.skills[6].document, "skill.md");
+    assert_eq!(rules(&audit.skills[5]), ["skill-md-name"]);
+    assert_eq!(audit.skills[5].document, "skill.md");
     assert!(audit.skipped.is_empty() && audit.is_complete());
+}
+
+#[test]
+fn a_folder_whose_name_is_not_utf_8_is_not_judged_and_named() {
+    let home = tempfile::tempdir().unwrap();
+    skill(home.path(), "good");
+    let odd = home.path().join(OsStr::from_bytes(b"a\xff"));
+    skill(&odd, "hidden");
+    let audit = audit_repository(home.path(), &auditor()).unwrap();
+    assert_eq!(paths(&audit), ["good"]);
+    let [skipped] = &audit.skipped[..] else {
+        panic!("{audit:?}")
+    };
+    assert_eq!(skipped.reason, "its name is not UTF-8");
+    assert!(!audit.is_complete());
 }
 
 #[test]
@@ -479,7 +513,8 @@ fn an_excluded_skill_is_found_named_and_not_judged() {
             ("tests/link", "tests")
         ]
     );
-    assert_eq!(audit.links, ["link"]);
+    let left_out: Vec<_> = audit.left_out.iter().map(|left| &*left.path).collect();
+    assert_eq!(left_out, ["link"]);
     let summary = audit.summary();
     assert_eq!((summary.skills, summary.excluded), (2, 3));
     assert!(audit.is_complete());

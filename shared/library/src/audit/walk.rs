@@ -1,13 +1,14 @@
 //! Finds the folders below the audited folder that contain a SKILL.md, within limits.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use vault_format::manifest::SKILL_MD;
-use vault_gate::report::{Bound, Skipped};
-use vault_gate::{UNSEARCHED_FOLDERS, is_document_name};
+use vault_gate::report::{Bound, LeftOutFolder, Skipped};
+use vault_gate::skill_folders::{LeftOut, LeftOutReason, find_skills, is_generated};
+use vault_gate::{UNSEARCHED_FOLDERS, is_document_name, is_ignored};
 
 use super::Bounds;
 use crate::disk::{self, Kind};
@@ -21,12 +22,20 @@ pub(super) struct SkillFolder {
     pub(super) document: String,
 }
 
+impl SkillFolder {
+    /// Returns the path of its SKILL.md, relative to the audited folder.
+    fn document_path(&self) -> String {
+        let path = self.path.join(&self.document);
+        path.to_string_lossy().into_owned()
+    }
+}
+
 /// The folders that [`walk`] found, and what it did not reach.
 #[derive(Default)]
 pub(super) struct FolderWalk {
     pub(super) skills: Vec<SkillFolder>,
-    /// Symbolic links to folders of skills.
-    pub(super) links: Vec<String>,
+    /// Folders with a SKILL.md that are no skills of their own, and links to folders of skills.
+    pub(super) left_out: Vec<LeftOutFolder>,
     pub(super) skipped: Vec<Skipped>,
     pub(super) bounds: Vec<Bound>,
     /// Number of folders that were listed.
@@ -46,7 +55,8 @@ pub(super) fn document_of(kept: &[(OsString, Kind)]) -> Option<String> {
     // Some file systems tell letter cases apart, so a folder may contain several.
     names()
         .find(|(name, _)| name == SKILL_MD)
-        .or_else(|| names().next())
+        // Without it, the same one as in a search of `vault add`.
+        .or_else(|| names().min_by_key(|(name, _)| name))
         .map(|(name, _)| name.to_string_lossy().into_owned())
 }
 
@@ -95,10 +105,16 @@ pub(super) fn walk(root: &Path, bounds: Bounds) -> FolderWalk {
             });
         }
         let linked = listed.kept.iter().filter(|(_, kind)| *kind == Kind::Link);
-        links.extend(linked.map(|(name, _)| path.join(name)));
+        links.extend(linked.map(|(name, _)| path.join(name).to_string_lossy().into_owned()));
         let below = listed.kept.iter().filter(|(_, kind)| *kind == Kind::Dir);
         for (name, _) in below {
-            if depth < bounds.depth {
+            // No skill can hold such a path, so `vault add` does not search the folder either.
+            if name.to_str().is_none() {
+                walked.skipped.push(Skipped {
+                    path: display_path(&path.join(name)),
+                    reason: "its name is not UTF-8".to_owned(),
+                });
+            } else if depth < bounds.depth {
                 open.push_back((path.join(name), depth + 1));
             } else {
                 too_deep = true;
@@ -121,40 +137,76 @@ pub(super) fn walk(root: &Path, bounds: Bounds) -> FolderWalk {
             reason: "it is beyond the limits of this audit".to_owned(),
         });
     walked.skipped.extend(skipped);
-    walked.links = skill_links(root, &walked.skills, links);
+    leave_out(root, &mut walked, links);
     let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_owned();
     walked.skills.sort_by_cached_key(|place| bytes(&place.path));
     walked.skipped.sort_by(|a, b| a.path.cmp(&b.path));
     walked
 }
 
-/// Returns the links that lead to a folder of a skill and lie in no skill: a link in a skill is a
-/// finding about that skill. Nothing behind a link is read but the names in its folder.
-fn skill_links(root: &Path, skills: &[SkillFolder], links: Vec<PathBuf>) -> Vec<String> {
-    let folders: HashSet<&Path> = skills.iter().map(|place| place.path.as_path()).collect();
-    // A repository that is itself a skill may contain more skills, and links to them.
-    let in_skill = |link: &PathBuf| {
-        let mut around = link.ancestors().filter(|path| !path.as_os_str().is_empty());
-        around.any(|path| folders.contains(path))
-    };
+/// Keeps the folders that `vault add --all` takes from the tree, and leaves out the others with its
+/// reasons, among them the links that lead to the folder of a skill. A link in a skill is a finding
+/// about that skill.
+fn leave_out(root: &Path, walked: &mut FolderWalk, links: Vec<String>) {
+    let documents = walked.skills.iter().map(SkillFolder::document_path);
+    let documents: Vec<String> = documents.collect();
+    let mut found = find_skills(documents.iter().map(String::as_str), "");
+    let links = links.into_iter();
+    found.add_left_out(
+        links.map(|link| LeftOut::new(link, LeftOutReason::Link)),
+        "",
+    );
     // Many links may lead to one large folder.
     let mut targets = HashMap::new();
-    let mut leads_to_skill = |link: &PathBuf| {
-        let Ok(target) = disk::resolve(&root.join(link)) else {
-            return false;
-        };
-        let holds = |target: &Path| {
-            let keep = |name: &OsStr, kind| kind == Kind::File && is_document(name);
-            disk::list_kept(target, usize::MAX, &keep).is_ok_and(|listed| !listed.kept.is_empty())
-        };
-        *targets
-            .entry(target)
-            .or_insert_with_key(|target| holds(target))
+    found.left_out.retain(|left| {
+        left.reason != LeftOutReason::Link || leads_to_skill(&root.join(&left.path), &mut targets)
+    });
+    let judged: HashMap<String, String> = found.skills.into_iter().collect();
+    walked.skills.retain(|skill| {
+        let document = judged.get(&*skill.path.to_string_lossy());
+        document.is_some_and(|document| *document == skill.document_path())
+    });
+    walked.left_out = found
+        .left_out
+        .into_iter()
+        .map(LeftOutFolder::from)
+        .collect();
+    walked.left_out.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// Returns whether a link leads to the folder of a skill. Nothing behind a link is read but the
+/// names in its folder.
+fn leads_to_skill(link: &Path, targets: &mut HashMap<PathBuf, bool>) -> bool {
+    let Ok(target) = disk::resolve(link) else {
+        return false;
     };
-    let mut links: Vec<PathBuf> = links.into_iter().filter(|link| !in_skill(link)).collect();
-    links.retain(|link| leads_to_skill(link));
-    links.sort();
-    links.iter().map(|link| display_path(link)).collect()
+    let holds = |target: &PathBuf| {
+        let keep = |name: &OsStr, kind| kind == Kind::File && is_document(name);
+        disk::list_kept(target, usize::MAX, &keep).is_ok_and(|listed| !listed.kept.is_empty())
+    };
+    *targets.entry(target).or_insert_with_key(holds)
+}
+
+/// Returns whether a folder below `root` is part of a skill that the audit reads: it or a folder
+/// above it contains a SKILL.md, and no part of its path is skipped.
+pub(super) fn belongs_to_a_skill(folder: &Path, root: &Path) -> bool {
+    let is_left_out = |part: std::path::Component<'_>| {
+        part.as_os_str()
+            .to_str()
+            .is_none_or(|name| UNSEARCHED_FOLDERS.contains(&name) || is_ignored(name))
+    };
+    if folder.components().any(is_left_out) {
+        return false;
+    }
+    // The skills below a folder of generated files are left out, unless they belong to another one.
+    let is_judged = |part: &&Path| {
+        let mut names = part
+            .components()
+            .filter_map(|name| name.as_os_str().to_str());
+        !names.any(is_generated)
+    };
+    let mut judged = folder.ancestors().filter(is_judged);
+    judged.any(|part| root.join(part).join(SKILL_MD).is_file())
 }
 
 /// Returns a path for the report: `.` for the audited folder itself.

@@ -10,6 +10,7 @@ use vault_format::hash::Digest;
 use vault_format::manifest::{MAX_FILE_BYTES, SKILL_MD};
 use vault_format::provenance::ARCHIVE_ENDINGS;
 use vault_gate::links::SkillLink;
+use vault_gate::skill_folders::Found;
 use vault_gate::{RawFile, is_document_name};
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, Upstream};
@@ -23,7 +24,7 @@ use super::{
 use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES, Unpacked};
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::find::{self, Found, SkillPaths};
+use crate::find::{self, SkillPaths};
 use crate::listing::{Listing, OfferedSkill, last_part};
 use crate::opened::{Content, Opened};
 

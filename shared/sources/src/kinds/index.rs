@@ -9,6 +9,7 @@ use url::Url;
 use vault_format::hash::Digest;
 use vault_format::manifest::{MAX_FILES, SKILL_MD};
 use vault_gate::is_document_name;
+use vault_gate::skill_folders::{LeftOut, LeftOutReason};
 use vault_shelf::fetch::SignedSkill;
 
 use super::{join_url, parse_object};
@@ -16,7 +17,6 @@ use crate::access::Access;
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find;
 use crate::http::FetchedBody;
-use crate::listing::{LeftOut, LeftOutReason};
 use crate::source::origin_text;
 
 /// The schema identifier of version 0.2.0. It is compared as a string and never fetched.

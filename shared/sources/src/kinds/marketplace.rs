@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 use vault_gate::is_document_name;
+use vault_gate::skill_folders::{Found, LeftOut, LeftOutReason};
 
 use super::files::{FileSet, web_upstream};
 use super::npm::Package;
@@ -12,9 +13,8 @@ use super::{MAX_JSON_BYTES, join_path, parse_json};
 use crate::access::Access;
 use crate::archive;
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::find::{self, Found, MergedSearches};
+use crate::find::{self, MergedSearches};
 use crate::git::is_commit;
-use crate::listing::{LeftOut, LeftOutReason};
 use crate::opened::Opened;
 use crate::source::{BadSource, GitSource, ParseOptions, Source};
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use vault_gate::RawFile;
 use vault_gate::links::SkillLink;
+use vault_gate::skill_folders::{Found, LeftOut, LeftOutReason, find_skills};
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
@@ -19,9 +20,9 @@ use super::{
 use crate::access::{Access, Fetcher, short_commit};
 use crate::archive::{MAX_UNPACKED_BYTES, run_in_turn};
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::find::{self, Found, MAX_TARGET_BYTES, SkillPaths, read_target};
+use crate::find::{MAX_TARGET_BYTES, SkillPaths, read_target};
 use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
-use crate::listing::{LeftOut, LeftOutReason, Listing, OfferedSkill, last_part};
+use crate::listing::{Listing, OfferedSkill, last_part};
 use crate::opened::{Content, Opened};
 use crate::source::{GitSource, Source};
 
@@ -95,7 +96,7 @@ impl Kind for Address<'_> {
             }),
             (None, _) => {
                 let files = checkout.tree.iter().map(|entry| entry.path.as_str());
-                let found = find::find_skills(files, "");
+                let found = find_skills(files, "");
                 let folders = found.skills.iter().map(|(folder, _)| folder.as_str());
                 Err(FetchError::NoSkill(format!(
                     "{} no longer has a folder {path} at commit {}{}",

@@ -2,9 +2,10 @@
 //! or a marketplace, are found.
 
 use async_trait::async_trait;
+use vault_gate::skill_folders::Found;
 
 use crate::error::{FetchError, Result, escape_untrusted};
-use crate::find::{self, Found, SkillPaths};
+use crate::find::{self, SkillPaths};
 use crate::opened::Opened;
 
 /// A tree of files, from a repository, an archive or a local folder.
