@@ -8,16 +8,18 @@ use tokio::task::JoinSet;
 use vault_format::catalog::{Catalog, ProfileEntry, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::name::AgentId;
+use vault_format::text::error_chain;
 use vault_policy::published::{PublishedForm, PublishedProfiles};
-use vault_shelf::Entry;
+use vault_shelf::{Entry, ShelfError};
 use vault_store::StoreError;
 use vault_store::objects::Class;
 
 use super::catalogs::task_failed;
 use super::guard::ConsolePage;
+use crate::app::{ActingUser, Shelves as _};
 use crate::web::error_page::ErrorPage;
 
-/// Maximum number of agents on the page.
+/// Maximum number of agents that the page names.
 const MAX_AGENTS: usize = 200;
 /// Maximum size of a release's profiles together, in bytes. New releases stay below it.
 const MAX_BYTES: u64 = 32 << 20;
@@ -42,7 +44,7 @@ pub(super) struct AgentForms {
     /// Sentence for the page if the profiles of the release cannot be shown.
     pub(super) problem: Option<&'static str>,
     pub(super) rows: Vec<AgentRow>,
-    /// Number of agents that the page leaves out.
+    /// Number of named agents that the page leaves out.
     pub(super) more: usize,
 }
 
@@ -66,16 +68,70 @@ impl AgentForms {
             return Ok(forms);
         };
         forms.release = Some(catalog.release);
-        match read_profiles(page, &catalog).await? {
-            Ok(profiles) => {
-                forms.rows = agent_rows(&profiles, plain, &entry.texts.agents);
-                forms.more = forms.rows.len().saturating_sub(MAX_AGENTS);
-                forms.rows.truncate(MAX_AGENTS);
+        match forms.read_rows(page, &catalog, (plain, entry)).await {
+            Ok(problem) => forms.problem = problem,
+            // The rest of the page does not need the profiles.
+            Err(error) => {
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "the profiles of a release were not read"
+                );
+                forms.problem = Some(
+                    "The profiles of this release cannot be read at the moment. Load this page \
+                     again in a minute.",
+                );
             }
-            Err(problem) => forms.problem = Some(problem),
         }
         Ok(forms)
     }
+
+    /// Reads the rows about a skill of the release. `entry` is the skill on the shelf. Returns a
+    /// sentence for the page if there are none.
+    async fn read_rows(
+        &mut self,
+        page: &ConsolePage,
+        catalog: &Arc<Catalog>,
+        (plain, entry): (&SkillEntry, &Entry),
+    ) -> Result<Option<&'static str>, ShelfError> {
+        let profiles = match read_profiles(page, catalog).await? {
+            Ok(profiles) => profiles,
+            Err(problem) => return Ok(Some(problem)),
+        };
+        let agents = released_agents(page, plain, entry).await?;
+        self.rows = agent_rows(&profiles, plain, &agents);
+        self.leave_out_rows();
+        Ok(None)
+    }
+
+    /// Keeps as many rows as the page shows, and the last one, which is about all other agents.
+    fn leave_out_rows(&mut self) {
+        let others = self.rows.pop();
+        self.more = self.rows.len().saturating_sub(MAX_AGENTS);
+        self.rows.truncate(MAX_AGENTS);
+        self.rows.extend(others);
+    }
+}
+
+/// Returns the agents that the released version of a skill names.
+async fn released_agents(
+    page: &ConsolePage,
+    plain: &SkillEntry,
+    entry: &Entry,
+) -> Result<Vec<AgentId>, ShelfError> {
+    if entry.texts.bundle_hash == plain.bundle_hash {
+        return Ok(entry.texts.agents.clone());
+    }
+    // The shelf is the vault's library, which has a version that is not published.
+    let ActingUser {
+        app,
+        namespace,
+        actor,
+        ..
+    } = page.as_acting_user();
+    let releases = page.cache.releases.shelf(app, namespace, actor.source);
+    let snapshot = releases.take_snapshot().await?;
+    let released = snapshot.find(&plain.name);
+    Ok(released.map_or_else(Vec::new, |released| released.texts.agents.clone()))
 }
 
 /// Returns a row for each agent that the release has a profile for, and one for all others. Agents

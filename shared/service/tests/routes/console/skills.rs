@@ -6,6 +6,8 @@ use std::sync::Arc;
 use vault_format::catalog::{Catalog, ProfileEntry, ReleaseRef, SignedCatalog};
 use vault_format::hash::Digest;
 use vault_format::index::IndexEntry;
+use vault_format::manifest::Mode;
+use vault_gate::RawFile;
 use vault_policy::Policy;
 use vault_policy::profile::Profile;
 use vault_service::App;
@@ -13,7 +15,9 @@ use vault_service::model::namespace::Namespace;
 use vault_service::model::user::{Role, Scopes};
 use vault_service::shelf::Shelves;
 use vault_shelf::{Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes};
-use vault_store::objects::{Class, Objects as _};
+use vault_store::StoreError;
+use vault_store::objects::{Class, ObjectKey, Objects as _};
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
 use vault_testing::memory::shelf::MemoryShelf;
 
 use crate::admin::{ADA, BOB, CY, Desk, EVE, desk, empty_desk, reference};
@@ -483,6 +487,101 @@ async fn the_page_of_a_skill_says_what_each_agent_gets() {
         panic!("{}", page.body)
     };
     assert_eq!(only[..2], ["every agent", "the skill as it is"]);
+}
+
+#[tokio::test]
+async fn a_skill_with_very_many_agents_still_says_what_all_others_get() {
+    let desk = empty_desk().await;
+    desk.world.put_vectors(&desk.acme).await;
+    desk.world.clock.advance(3600);
+    let bytes = vector("catalog-43-rotated.json");
+    let (catalog, chain) = read_file(&bytes);
+    let mut profiles = Vec::new();
+    for number in 0..203 {
+        let profile = Profile {
+            name: format!("p{number}"),
+            agent: format!("agent-{number:03}").parse().unwrap(),
+            skills: Vec::new(),
+        };
+        let object = profile.to_object();
+        let size = object.len() as u64;
+        let put = desk.world.put_object(&desk.acme, Class::Bundles, object);
+        profiles.push(ProfileEntry {
+            name: profile.name,
+            agent: profile.agent,
+            bundle_hash: put.await,
+            size,
+        });
+    }
+    profiles.sort_by(|a, b| a.agent.cmp(&b.agent));
+    let many = Catalog {
+        profiles,
+        ..catalog
+    };
+    let bytes = file_of(&many, &chain, &vector_key("release 1"));
+    desk.world.publish("acme", bytes).await.unwrap();
+    let (_, page) = at(&desk, ADA, &format!("{LIST}/code-review")).await;
+    let rows = agent_rows(&page);
+    assert_eq!(rows.len(), 201);
+    assert_eq!(rows[199][..2], ["agent-199", "not this skill"]);
+    assert_eq!(rows[200][..2], ["every other agent", "the skill as it is"]);
+    assert!(page.body.contains("3 more agents"), "{}", page.body);
+}
+
+#[tokio::test]
+async fn the_agents_of_a_version_in_the_library_are_not_said_of_the_release() {
+    let desk = empty_desk().await;
+    let team = Team::new("acme", 1, 1);
+    let skill = team.skill("notes", "Take notes.");
+    team.publish(&desk.world, &[skill]).await;
+    // The library has a later version, which is for one agent.
+    let shelf = MemoryShelf::new("acme", Writes::Signed);
+    let text =
+        "---\nname: notes\ndescription: Takes notes for whoever asks\nagents: [codex]\n---\nNew.\n";
+    let file = RawFile {
+        path: "SKILL.md".to_owned(),
+        mode: Mode::Plain,
+        bytes: text.into(),
+    };
+    let entry = shelf.put(vec![file], &"local:notes".parse().unwrap());
+    assert_eq!(entry.unwrap().texts.agents.len(), 1);
+    let (app, cookie) = over(&desk, Arc::new(shelf)).await;
+    let page = visitor(&app, cookie).get(&format!("{LIST}/notes")).await;
+    let [only] = &agent_rows(&page)[..] else {
+        panic!("{}", page.body)
+    };
+    assert_eq!(only[..2], ["every agent", "the skill as it is"]);
+}
+
+/// Lets each read of this object fail.
+struct Unreadable(ObjectKey);
+
+#[async_trait::async_trait]
+impl Hook for Unreadable {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        match call {
+            Call::Get(key) if *key == self.0 => Err(StoreError::Unavailable("test".into())),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn profiles_that_cannot_be_read_leave_the_rest_of_the_page() {
+    let mut desk = empty_desk().await;
+    desk.world.put_vectors(&desk.acme).await;
+    desk.world.clock.advance(3600);
+    let bytes = vector("catalog-43-rotated.json");
+    let profile = read_file(&bytes).0.profiles[0].bundle_hash;
+    desk.world.publish("acme", bytes).await.unwrap();
+    let hook = Unreadable(desk.acme.object_key(Class::Bundles, profile));
+    desk.world.app.ports.objects = Hooked::new(&desk.world.memory, Arc::new(hook));
+    let (_, page) = at(&desk, ADA, &format!("{LIST}/code-review")).await;
+    assert_eq!(page.page(), "200 code-review", "{}", page.body);
+    let problem = "profiles of this release cannot be read at the moment";
+    assert!(page.body.contains(problem), "{}", page.body);
+    assert!(page.body.contains("<dt>Signed by</dt>"), "{}", page.body);
+    assert!(!page.body.contains("every other agent"));
 }
 
 #[tokio::test]
