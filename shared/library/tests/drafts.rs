@@ -5,13 +5,13 @@ use vault_format::manifest::Mode;
 use vault_gate::RawFile;
 use vault_library::Vault;
 use vault_library::admit::{
-    AdmitError, Base, Candidate, Neighbours, Options, Source, examine_candidate,
+    AdmitError, Base, Candidate, Neighbours, Options, Source, admit_all, examine_candidate,
 };
-use vault_library::shelf::LibraryShelf;
 use vault_library::shelf::drafts::{
     AcceptError, AcceptedDraft, DraftOrigin, LocalDraft, MAX_BYTES, MAX_DRAFTS, accept_draft,
     read_drafts, remove_draft,
 };
+use vault_library::shelf::{LibraryShelf, list_installed};
 use vault_shelf::{Change, Shelf, ShelfError, Submitted, Writes};
 use vault_testing::assert_matches;
 
@@ -143,7 +143,7 @@ async fn a_draft_is_accepted_and_closed_under_one_lock() {
     assert_eq!(home.listed().len(), 1);
     assert!(read_drafts(&home.vault).unwrap().drafts.is_empty());
     // Declined, withdrawn or accepted meanwhile.
-    for what in [AcceptedDraft::Admit(&candidate), AcceptedDraft::Close] {
+    for what in [AcceptedDraft::Admit(&candidate), AcceptedDraft::Close(None)] {
         let refused = accept(&draft, &what);
         assert_matches!(refused, Err(AcceptError::Decided(id)) if id == draft.draft.draft_id);
     }
@@ -173,6 +173,37 @@ async fn a_draft_is_accepted_and_closed_under_one_lock() {
     let now = draft.draft.base_bundle_hash.unwrap();
     assert!(accept(&draft, &AcceptedDraft::Remove(now)).unwrap());
     assert!(home.listed().is_empty());
+}
+
+#[tokio::test]
+async fn a_draft_is_not_closed_for_a_result_that_the_vault_has_no_more() {
+    let home = Home::new(1);
+    let installed = |home: &Home| {
+        let listing = list_installed(&home.vault).unwrap();
+        listing.skills.first().map(|skill| skill.bundle)
+    };
+    submit(&home, proposal("greet", "Say hello."))
+        .await
+        .unwrap();
+    let draft = only_draft(&home);
+    // The owner adds the same text, so the review shows that nothing is left to do. Then another
+    // command changes the skill, or removes it.
+    let candidate = reviewed(&home, &draft, Base::Absent);
+    admit_all(&home.vault, std::slice::from_ref(&candidate)).unwrap();
+    let held = installed(&home);
+    home.add_with(&home.source("greet", "three", &[]), &replacing())
+        .unwrap();
+    let close = |held| accept_draft(&home.vault, &draft, &AcceptedDraft::Close(held));
+    for held in [held, None] {
+        let refused = close(held);
+        assert_matches!(
+            refused,
+            Err(AcceptError::Refused(AdmitError::BaseChanged(_)))
+        );
+        assert_eq!(only_draft(&home), draft);
+    }
+    assert!(!close(installed(&home)).unwrap());
+    assert!(read_drafts(&home.vault).unwrap().drafts.is_empty());
 }
 
 #[tokio::test]

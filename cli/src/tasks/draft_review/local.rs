@@ -45,7 +45,9 @@ impl Reviewer<'_> {
                 AcceptedDraft::Admit(&candidate)
             }
             (Effect::Remove(_), Some(bundle)) => AcceptedDraft::Remove(bundle),
-            (Effect::Remove(_) | Effect::None | Effect::Server(_), _) => AcceptedDraft::Close,
+            (Effect::Remove(_) | Effect::None | Effect::Server(_), held) => {
+                AcceptedDraft::Close(held)
+            }
         };
         drafts::accept_draft(self.vault, local, &accepted).map_err(|error| match error {
             AcceptError::Decided(_) => fail!(DraftNotFound, "{error}"),

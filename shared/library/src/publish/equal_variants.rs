@@ -148,3 +148,80 @@ fn is_equal(ours: &Manifest, theirs: &Manifest) -> bool {
     theirs.gate.flags.clone_from(&ours.gate.flags);
     theirs == *ours
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use vault_format::manifest::{AppliedTransform, FileEntry, Gate, Mode, RenderedFrom};
+    use vault_format::provenance::Provenance;
+    use vault_format::root::VaultId;
+    use vault_format::time::Timestamp;
+
+    use super::*;
+
+    type Edit = fn(&mut Manifest);
+
+    fn variant() -> Manifest {
+        let now = Timestamp::from_unix(1_780_000_000);
+        let file = |path: &str| FileEntry {
+            path: path.parse().unwrap(),
+            size: 1,
+            sha256: Digest::of(path.as_bytes()),
+            mode: Mode::Plain,
+        };
+        Manifest {
+            vault_id: VaultId::derive(&Digest::of(b"root")),
+            name: "beta".parse().unwrap(),
+            frontmatter_name: None,
+            version: 3,
+            signed_at: now,
+            files: vec![file("SKILL.md"), file("run.sh")],
+            actions: BTreeMap::new(),
+            agents: Vec::new(),
+            rendered_from: Some(RenderedFrom {
+                bundle_hash: Digest::of(b"plain"),
+                agent: "codex".parse().unwrap(),
+                transforms: vec![AppliedTransform {
+                    name: "own".to_owned(),
+                    sha256: Digest::of(b"transform"),
+                }],
+            }),
+            provenance: Provenance {
+                identifier: "local:beta".parse().unwrap(),
+                revision: None,
+                fetched_at: now,
+            },
+            gate: Gate {
+                strict: true,
+                rules: "gate/1".to_owned(),
+                flags: Vec::new(),
+                waivers: Vec::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_rival_with_the_same_origin_and_other_content_is_not_equal() {
+        let ours = variant();
+        let mut newer = ours.clone();
+        newer.gate.rules = "gate/2".to_owned();
+        assert!(is_equal(&ours, &newer), "the rules of another version");
+        let edits: [(&str, Edit); 6] = [
+            ("bytes", |it| it.files[1].sha256 = Digest::of(b"other")),
+            ("mode", |it| it.files[1].mode = Mode::Executable),
+            ("a file less", |it| it.files.truncate(1)),
+            ("agents", |it| it.agents = vec!["codex".parse().unwrap()]),
+            ("strictness", |it| it.gate.strict = false),
+            ("transform", |it| {
+                let from = it.rendered_from.as_mut().unwrap();
+                from.transforms[0].sha256 = Digest::of(b"another");
+            }),
+        ];
+        for (what, edit) in edits {
+            let mut theirs = ours.clone();
+            edit(&mut theirs);
+            assert!(!is_equal(&ours, &theirs), "{what}");
+        }
+    }
+}

@@ -203,8 +203,9 @@ pub enum AcceptedDraft<'a> {
     Admit(&'a Candidate),
     /// Remove the skill, while it is this bundle.
     Remove(Digest),
-    /// Only close the draft: the vault has what it asks for.
-    Close,
+    /// Only close the draft, while the vault has what it asks for: this bundle of the skill, or no
+    /// such skill after a removal.
+    Close(Option<Digest>),
 }
 
 /// A reason why a draft was not accepted. The vault and the draft are unchanged.
@@ -257,7 +258,12 @@ pub fn accept_draft(
             let removed = remove_under(vault, &mut change, &request)?;
             !removed.removed.is_empty()
         }
-        AcceptedDraft::Close => false,
+        AcceptedDraft::Close(held) => {
+            if current_bundle(vault, name)? != *held {
+                return Err(AdmitError::BaseChanged(name.clone()).into());
+            }
+            false
+        }
     };
     folder.remove_file(id.as_str()).map_err(VaultError::from)?;
     Ok(changed)
