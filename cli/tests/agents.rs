@@ -38,6 +38,27 @@ fn forgetting_an_agent_is_reported_where_its_folder_stays_linked_for_another() {
     assert!(!forgot.contains("stays linked"), "{forgot}");
 }
 
+#[test]
+fn forgetting_an_agent_says_that_a_target_of_its_profile_stays_linked() {
+    let home = home();
+    let rules = "[[profile]]\nname = \"ops\"\nagent = \"codex\"\ntarget = \"~/ops\"\n";
+    home.write(".vault/profiles.toml", rules);
+    home.run(&["approve", "profiles.toml", "--yes"]).ok();
+    home.run(&["sync-profiles", "--discover"]).ok();
+    assert!(home.path("ops/notes/SKILL.md").is_file());
+    let forgot = text(&home, &["sync-profiles", "--forget", "codex"]);
+    assert!(!forgot.contains("is not linked any more"), "{forgot}");
+    let stays = "profiles.toml still links ~/ops for it";
+    assert!(forgot.contains(stays), "{forgot}");
+    assert!(home.path("ops/notes/SKILL.md").is_file());
+    // The command that the text names ends it.
+    home.write(".vault/profiles.toml", "");
+    home.run(&["approve", "profiles.toml", "--yes"]).ok();
+    let forgot = text(&home, &["sync-profiles", "--forget", "codex"]);
+    assert!(forgot.contains("Codex is not linked any more"), "{forgot}");
+    assert!(!home.path("ops/notes").exists());
+}
+
 /// `vault doctor NAME` and the wizard have it from the function of `vault profiles`.
 #[test]
 fn doctor_says_of_one_skill_what_profiles_says_of_all() {

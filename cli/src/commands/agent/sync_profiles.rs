@@ -114,10 +114,23 @@ fn forgotten_lines(
     let machine = find_machine(context, None)?;
     let mut lines = Vec::new();
     for agent in forgotten {
-        lines.push(format!(
-            "{TICK} {} is not linked any more, and no command offers to link it",
-            agent_name(agent)
-        ));
+        let name = agent_name(agent);
+        // Only profiles.toml decides about the folders that it names.
+        let of_profiles = linked.iter().filter(|(_, agents)| agents.contains(agent));
+        let of_profiles: Vec<_> = of_profiles
+            .map(|(path, _)| context.process.short_path(path))
+            .collect();
+        lines.push(if of_profiles.is_empty() {
+            format!("{TICK} {name} is not linked any more, and no command offers to link it")
+        } else {
+            format!("{TICK} {name}'s own folders are not linked any more")
+        });
+        lines.extend(of_profiles.into_iter().map(|path| {
+            format!(
+                "  profiles.toml still links {path} for it; to end that, remove the profile there \
+                 and run: vault approve profiles.toml"
+            )
+        }));
         let known = agents::by_name(agent.as_str());
         let folders = known.map_or_else(Vec::new, |known| known.global_roots(&machine));
         let reads = |path: &PathBuf| folders.iter().any(|root| root.path == *path);
