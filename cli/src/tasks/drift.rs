@@ -211,6 +211,15 @@ fn compare_folders(vault: &Vault, asked: &[DriftCheck]) -> Result<Vec<DriftState
     Ok(states.collect())
 }
 
+/// Warns that the history of a skill's source was rewritten, so that the new version does not
+/// continue the recorded one.
+pub fn warn_of_rewritten(context: &Context, name: &SkillName, recorded: &str) {
+    let recorded = clean(recorded, 60);
+    let text = format!("the history of the source of {name} was rewritten: it lacks {recorded}");
+    let hint = format!("read the whole difference: vault update {name} --diff");
+    context.ui.warn_with("history_rewritten", text, hint);
+}
+
 /// Warns before a release of folders whose files differ from the skills that were added from them:
 /// the release contains the skills as they were added.
 pub fn warn_of_changed_folders(context: &Context, vault: &Vault) -> Result<(), Failure> {

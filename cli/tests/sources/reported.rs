@@ -48,6 +48,48 @@ fn a_folder_that_is_gone_or_replaced_by_a_link_does_not_pass_as_compared() {
 }
 
 #[test]
+fn a_rewritten_history_is_named_by_outdated_and_update() {
+    let repository = Repository::new();
+    repository.write("pdf/SKILL.md", skill_md("pdf"));
+    repository.commit();
+    let machine = Machine::new();
+    machine.run(&["add", &repository.address()]).ok();
+    let warned = |arguments: &[&str]| {
+        let ran = machine.run(arguments);
+        let warnings = names(&ran.json["warnings"], "code");
+        (warnings.contains(&"history_rewritten".to_owned()), ran)
+    };
+    repository.write("pdf/more.md", "more");
+    repository.commit();
+    assert!(!warned(&["outdated"]).0, "the history goes on");
+    repository.git(&[
+        "commit",
+        "--quiet",
+        "--amend",
+        "--reset-author",
+        "--message",
+        "Again.",
+    ]);
+    assert!(
+        !warned(&["outdated"]).0,
+        "the recorded commit is still in it"
+    );
+    // What force-pushed the branch may be anybody with access to the repository.
+    repository.git(&["checkout", "--quiet", "--orphan", "fresh"]);
+    repository.commit();
+    repository.git(&["branch", "--quiet", "--force", "main", "fresh"]);
+    repository.git(&["checkout", "--quiet", "main"]);
+    let (is_warned, outdated) = warned(&["outdated"]);
+    assert!(is_warned, "{}", outdated.out);
+    assert_eq!(outdated.json["data"]["drifted"][0]["is_rewritten"], true);
+    assert!(warned(&["update", "--diff"]).0);
+    let (is_warned, updated) = warned(&["update"]);
+    assert!(is_warned, "{}", updated.out);
+    updated.ok();
+    assert!(!warned(&["outdated"]).0, "the new commit is recorded");
+}
+
+#[test]
 fn a_dry_run_refuses_the_second_skill_of_a_name_as_add_does() {
     let machine = Machine::new();
     for folder in ["a", "b"] {

@@ -358,6 +358,9 @@ pub enum DriftState {
         recorded: String,
         /// The revision at the source now.
         upstream: String,
+        /// Whether the source's history no longer contains the recorded revision: somebody
+        /// rewrote it, or moved the branch or tag to other commits.
+        is_rewritten: bool,
     },
     /// The source still has the content that was fetched.
     UpToDate,

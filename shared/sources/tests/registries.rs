@@ -45,6 +45,7 @@ async fn a_registry_gives_an_archive_in_the_version_that_was_asked_for() {
     let drifted = DriftState::Drifted {
         recorded: "1.1.0".to_owned(),
         upstream: "2.0.0".to_owned(),
+        is_rewritten: false,
     };
     assert_eq!(drift(&fetcher, &skill).await, drifted);
     let pdf = get("registry:pdf").await.unwrap();

@@ -234,6 +234,41 @@ async fn drift_is_told_by_commit_and_tree() {
 }
 
 #[tokio::test]
+async fn a_history_without_the_recorded_commit_is_rewritten() {
+    let repository = with_two();
+    let fetcher = plain_fetcher();
+    let skill = fetch(&fetcher, &source(&repository), Some("pdf")).await;
+    let skill = skill.unwrap();
+    repository.write("skills/pdf/extra.md", "new");
+    repository.commit();
+    // A merge of a branch that began before the recorded commit rewrites nothing.
+    repository.git(&["checkout", "--quiet", "--orphan", "other"]);
+    repository.write("skills/pdf/other.md", "other");
+    repository.commit();
+    repository.git(&["checkout", "--quiet", "main"]);
+    let merge = [
+        "merge",
+        "--quiet",
+        "--no-edit",
+        "--allow-unrelated-histories",
+        "-X",
+        "ours",
+        "other",
+    ];
+    repository.git(&merge);
+    let is_rewritten = async || match drift(&fetcher, &skill).await {
+        DriftState::Drifted { is_rewritten, .. } => is_rewritten,
+        other => panic!("{other:?}"),
+    };
+    assert!(!is_rewritten().await);
+    // The branch is moved to commits that do not follow the recorded one.
+    repository.git(&["checkout", "--quiet", "other"]);
+    repository.git(&["branch", "--quiet", "--force", "main", "other"]);
+    repository.git(&["checkout", "--quiet", "main"]);
+    assert!(is_rewritten().await);
+}
+
+#[tokio::test]
 async fn skills_of_one_repository_are_compared_with_one_request() {
     let repository = with_two();
     let (folder, mut skills) = (tempfile::tempdir().unwrap(), Vec::new());
@@ -255,7 +290,8 @@ async fn skills_of_one_repository_are_compared_with_one_request() {
     assert_matches!(states[1], DriftState::Drifted { .. }, "{states:?}");
     let calls = std::fs::read_to_string(calls).unwrap();
     assert_eq!(calls.matches(" ls-remote ").count(), 1, "{calls}");
-    assert_eq!(calls.matches(" fetch ").count(), 1, "{calls}");
+    // One for the trees, and one for the commits behind the skill that has changed.
+    assert_eq!(calls.matches(" fetch ").count(), 2, "{calls}");
 }
 
 /// A link may be of any size in a commit. git does not even fetch one beyond the size of a file.

@@ -15,6 +15,7 @@ use crate::{
     output::{BOLD, DIM, Report, WARN, Warning, clean, join, paint},
     tasks::drift::{
         DriftCheck, MODIFIED, UncheckedSkill, compare_sources, sort_targets, source_name,
+        warn_of_rewritten,
     },
 };
 
@@ -63,6 +64,8 @@ pub struct OutdatedSkill {
     recorded: String,
     /// Commit, version or digest of the source at this check.
     upstream: String,
+    /// Whether the source's history no longer contains the recorded revision.
+    is_rewritten: bool,
 }
 
 /// Compares the named skills, or all that have a source, and lists the outdated ones. The exit code
@@ -104,7 +107,14 @@ impl SourceComparison {
     ) -> Option<String> {
         let (name, source) = (asked.name, source_name(&asked.source));
         match state {
-            DriftState::Drifted { recorded, upstream } => {
+            DriftState::Drifted {
+                recorded,
+                upstream,
+                is_rewritten,
+            } => {
+                if is_rewritten {
+                    warn_of_rewritten(context, &name, &recorded);
+                }
                 let line = format!(
                     "{WARN}↑{WARN:#} {BOLD}{name}{BOLD:#}  {} → {}  {DIM}{source}{DIM:#}",
                     clean(&recorded, 60),
@@ -115,6 +125,7 @@ impl SourceComparison {
                     source,
                     recorded,
                     upstream,
+                    is_rewritten,
                 });
                 return Some(line);
             }

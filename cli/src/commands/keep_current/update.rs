@@ -31,7 +31,10 @@ use crate::{
             outcomes::{FailedSkill, Outcomes},
             texts::Texts,
         },
-        drift::{self, DriftCheck, HELD, MODIFIED, UncheckedSkill, compare_sources, sort_targets},
+        drift::{
+            self, DriftCheck, HELD, MODIFIED, UncheckedSkill, compare_sources, sort_targets,
+            warn_of_rewritten,
+        },
         fetch::{self, Fetching},
         profiles,
         project_lock::{self, LockEntry},
@@ -250,7 +253,14 @@ impl SkillUpdater<'_> {
                 }
                 None
             }
-            DriftState::Drifted { .. } => {
+            DriftState::Drifted {
+                recorded,
+                is_rewritten,
+                ..
+            } => {
+                if is_rewritten {
+                    warn_of_rewritten(self.context, &asked.name, &recorded);
+                }
                 let (candidate, before) = self.examine_source(asked)?;
                 if self.only_diff {
                     return Ok(Some(self.show_difference(&candidate, &before)));

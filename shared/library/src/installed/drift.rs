@@ -135,6 +135,7 @@ pub fn folder_drift(state: Option<&FolderState>, version: u64) -> DriftState {
         Some(FolderState::Changed) => DriftState::Drifted {
             recorded: format!("version {version}"),
             upstream: "changed files".to_owned(),
+            is_rewritten: false,
         },
         Some(FolderState::Missing) => DriftState::Removed("its folder is gone".to_owned()),
         Some(FolderState::Unreadable(reason)) => {

@@ -52,6 +52,8 @@ pub struct Drifted {
     recorded: String,
     /// Commit, version or digest that the source has now.
     upstream: String,
+    /// Whether the source's history no longer contains the recorded revision.
+    is_rewritten: bool,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -111,12 +113,25 @@ impl Spec for CheckUpdates {
         for drift in drifts.map_err(|error| Fault::from_shelf(error, owner))? {
             let name = drift.name.to_string();
             match drift.state {
-                DriftState::Drifted { recorded, upstream } => output.drifted.push(Drifted {
-                    name,
-                    source: drift.source,
+                DriftState::Drifted {
                     recorded,
                     upstream,
-                }),
+                    is_rewritten,
+                } => {
+                    if is_rewritten {
+                        output.warnings.push(format!(
+                            "{name}: the history of its source was rewritten; it no longer \
+                             contains {recorded}"
+                        ));
+                    }
+                    output.drifted.push(Drifted {
+                        name,
+                        source: drift.source,
+                        recorded,
+                        upstream,
+                        is_rewritten,
+                    });
+                }
                 DriftState::UpToDate => output.up_to_date.push(name),
                 DriftState::Unchecked(reason) => {
                     output.unchecked.push(Said::with_reason(name, &reason));

@@ -184,10 +184,7 @@ pub(crate) async fn fetch_commit(
     depth: Depth,
     pinned_to: &[String],
 ) -> Result<Checkout> {
-    let folder = tempfile::Builder::new()
-        .prefix("vault-git-")
-        .tempdir()
-        .map_err(|error| FetchError::local_error("making a temporary folder", &error))?;
+    let folder = create_repository(settings, source, &resolved.commit).await?;
     let place = source.place.clone();
     let git = Git {
         settings,
@@ -195,14 +192,6 @@ pub(crate) async fn fetch_commit(
         folder: Some(folder.path()),
     };
     let small = Run::new(64 << 10, settings.list_time);
-    // git can fetch a repository with SHA-256 ids only into one of the same format.
-    let format = match resolved.commit.len() {
-        64 => "--object-format=sha256",
-        _ => "--object-format=sha1",
-    };
-    // The empty template keeps hooks and settings of the user's template out.
-    let init = ["init", "--quiet", "--bare", "--template=", format];
-    git.run_command(&init, &small).await?;
     download_objects(&git, source, resolved, depth, pinned_to).await?;
     // Fetching an annotated tag gives the tag object, so ask for the commit behind it.
     let head = [
@@ -228,6 +217,33 @@ pub(crate) async fn fetch_commit(
         tree,
         root,
     })
+}
+
+/// Creates an empty bare repository in a temporary folder, into which this commit can be fetched.
+pub(super) async fn create_repository(
+    settings: &GitSettings,
+    source: &GitSource,
+    commit: &str,
+) -> Result<TempDir> {
+    let folder = tempfile::Builder::new()
+        .prefix("vault-git-")
+        .tempdir()
+        .map_err(|error| FetchError::local_error("making a temporary folder", &error))?;
+    let git = Git {
+        settings,
+        place: &source.place,
+        folder: Some(folder.path()),
+    };
+    // git can fetch a repository with SHA-256 ids only into one of the same format.
+    let format = match commit.len() {
+        64 => "--object-format=sha256",
+        _ => "--object-format=sha1",
+    };
+    // The empty template keeps hooks and settings of the user's template out.
+    let init = ["init", "--quiet", "--bare", "--template=", format];
+    let run = Run::new(64 << 10, settings.list_time);
+    git.run_command(&init, &run).await?;
+    Ok(folder)
 }
 
 /// Downloads the objects of a commit into the repository of `git`.

@@ -6,6 +6,7 @@
 //! it exceeds its time limit, it is killed together with its child processes.
 
 mod checkout;
+mod history;
 mod run;
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use checkout::{Checkout, Depth, EntryKind, fetch_commit};
+pub(crate) use history::History;
 use run::{Git, Run};
 
 use crate::error::{FetchError, Result, escape_untrusted};

@@ -12,13 +12,14 @@ use super::fetch_recorded;
 use super::index::Site;
 use crate::access::{Access, short_commit};
 use crate::error::{Result, escape_untrusted};
-use crate::git::{Checkout, Resolved};
+use crate::git::{Checkout, History, Resolved};
 
 /// The results of requests that the comparisons of one batch share, by repository or site.
 #[derive(Debug, Default)]
 pub(crate) struct ComparisonBatch {
     pub(crate) commits: Answers<Resolved>,
     pub(crate) trees: Answers<Arc<Checkout>>,
+    pub(crate) histories: Answers<Arc<History>>,
     pub(crate) sites: Answers<Arc<Site>>,
 }
 
@@ -63,6 +64,7 @@ impl Comparison<'_> {
         DriftState::Drifted {
             recorded: cut(self.recorded),
             upstream: cut(now),
+            is_rewritten: false,
         }
     }
 

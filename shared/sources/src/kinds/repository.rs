@@ -87,13 +87,23 @@ impl Kind for Address<'_> {
                 git::fetch_commit(&settings, source, &resolved, Depth::Trees, &pinned).await;
             fetched.map(Arc::new)
         };
-        let checkout = share_result(&comparison.batch.trees, asked, fetch).await?;
+        let checkout = share_result(&comparison.batch.trees, asked.clone(), fetch).await?;
         match (checkout.tree_id(path), &upstream.tree) {
             (Some(tree), Some(before)) if tree == before => Ok(DriftState::UpToDate),
-            (Some(_), _) => Ok(DriftState::Drifted {
-                recorded: short_commit(comparison.recorded).to_owned(),
-                upstream: short_commit(&checkout.commit).to_owned(),
-            }),
+            (Some(_), _) => {
+                let fetch = async {
+                    let fetched =
+                        git::History::fetch_history(&settings, source, &resolved, &pinned);
+                    // Without the history, nothing is said about it.
+                    Ok(Arc::new(fetched.await.unwrap_or_default()))
+                };
+                let history = share_result(&comparison.batch.histories, asked, fetch).await?;
+                Ok(DriftState::Drifted {
+                    recorded: short_commit(comparison.recorded).to_owned(),
+                    upstream: short_commit(&checkout.commit).to_owned(),
+                    is_rewritten: history.lacks(comparison.recorded),
+                })
+            }
             (None, _) => {
                 let files = checkout.tree.iter().map(|entry| entry.path.as_str());
                 let found = find_skills(files, "");
