@@ -116,9 +116,16 @@ impl SkillPaths {
     }
 }
 
+/// Reads the names in a local folder.
+type ReadFolder<'a> = &'a dyn Fn(&Path) -> std::io::Result<std::fs::ReadDir>;
+
 /// Searches a local folder. Does not follow symbolic links. Fails if the folder is too large to be
 /// searched to its end.
 pub(crate) fn search_folder(folder: &Path) -> Result<SkillPaths> {
+    search_by_reading(folder, &|path| std::fs::read_dir(path))
+}
+
+fn search_by_reading(folder: &Path, read_folder: ReadFolder<'_>) -> Result<SkillPaths> {
     let place = folder.display().to_string();
     let mut found = SkillPaths::default();
     let mut waiting = VecDeque::from([(String::new(), 0)]);
@@ -136,7 +143,7 @@ pub(crate) fn search_folder(folder: &Path) -> Result<SkillPaths> {
                 "levels of folders",
             ));
         }
-        let entries = match std::fs::read_dir(folder.join(&inside)) {
+        let entries = match read_folder(&folder.join(&inside)) {
             Ok(entries) => entries,
             Err(error) => {
                 let reason = LeftOutReason::Unreadable(error.to_string());
@@ -176,7 +183,7 @@ pub(crate) fn search_folder(folder: &Path) -> Result<SkillPaths> {
             if !kind.is_dir() && is_document_name(name) {
                 found.documents.push(path);
             // Only look up whether the link leads to a skill. The search does not enter it.
-            } else if kind.is_symlink() && targets.hold_document(&folder.join(&path)) {
+            } else if kind.is_symlink() && targets.hold_document(&folder.join(&path), read_folder) {
                 found.left_out.push(LeftOut::new(path, LeftOutReason::Link));
             } else if kind.is_dir() && !UNSEARCHED_FOLDERS.contains(&name) {
                 waiting.push_back((path, depth + 1));
@@ -268,19 +275,19 @@ fn follow_links<'a>(
 struct LinkTargets(HashMap<PathBuf, bool>);
 
 impl LinkTargets {
-    fn hold_document(&mut self, link: &Path) -> bool {
+    fn hold_document(&mut self, link: &Path, read_folder: ReadFolder<'_>) -> bool {
         let Ok(target) = link.canonicalize() else {
             return false;
         };
-        let holds = |target: &PathBuf| holds_document(target);
+        let holds = |target: &PathBuf| holds_document(target, read_folder);
         *self.0.entry(target).or_insert_with_key(holds)
     }
 }
 
 /// Tells whether a folder contains a SKILL.md, in any case of letters. As in a repository and in an
 /// audit, a link of that name is none.
-fn holds_document(folder: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(folder) else {
+fn holds_document(folder: &Path, read_folder: ReadFolder<'_>) -> bool {
+    let Ok(entries) = read_folder(folder) else {
         return false;
     };
     let mut entries = entries.filter_map(Result::ok);
@@ -346,11 +353,39 @@ mod tests {
         let mut targets = LinkTargets::default();
         for (target, expected) in [("skill", true), ("./skill/", true), ("linked", false)] {
             symlink(target, at("link")).unwrap();
-            assert_eq!(targets.hold_document(&at("link")), expected, "{target}");
+            let held = targets.hold_document(&at("link"), &|path| std::fs::read_dir(path));
+            assert_eq!(held, expected, "{target}");
             std::fs::remove_file(at("link")).unwrap();
         }
-        assert!(!targets.hold_document(&at("gone")));
+        assert!(!targets.hold_document(&at("gone"), &|path| std::fs::read_dir(path)));
         assert_eq!(targets.0.len(), 2);
+    }
+
+    #[test]
+    fn a_search_reads_each_of_ten_thousand_folders_once() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().canonicalize().unwrap();
+        for number in 0..100 {
+            for inner in 0..99 {
+                let path = folder.join(format!("a{number}/b{inner}"));
+                std::fs::create_dir_all(path).unwrap();
+            }
+            let document = folder.join(format!("a{number}/b0/SKILL.md"));
+            std::fs::write(document, "text").unwrap();
+            let link = folder.join(format!("a{number}/link"));
+            std::os::unix::fs::symlink("../a0/b0", link).unwrap();
+        }
+        let read = std::cell::RefCell::new(HashMap::<PathBuf, usize>::new());
+        let found = search_by_reading(&folder, &|path| {
+            *read.borrow_mut().entry(path.to_owned()).or_default() += 1;
+            std::fs::read_dir(path)
+        });
+        let found = found.unwrap();
+        assert_eq!((found.documents.len(), found.left_out.len()), (100, 100));
+        let read = read.into_inner();
+        assert_eq!(read.len(), 10_001);
+        // The folder to which all links lead is read a second time for them together.
+        assert_eq!(read.values().sum::<usize>(), 10_002);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!
 //! The cache has two generations, `young` and `old`. Before an insertion would fill the younger one
 //! beyond half of the capacity, the older one is dropped and the younger one takes its place. A
-//! value that is read from the older one moves back into the younger.
+//! value that is read from the older one moves back into the younger. So values that are read in
+//! turn stay if they have at most half of the capacity together, and the memory never exceeds it.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
