@@ -69,7 +69,7 @@ pub(super) async fn visit_namespace(
     } else {
         begin_visit(app, &namespace, report).await;
         namespace = recount::adopt_plan(app, namespace).await;
-        recount::begin_recount(app, &namespace, began_at).await;
+        recount::begin_recount(app, &namespace, began_at, until).await;
         visit.listed = Listed::default();
     }
     loop {

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::time::Instant;
 use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
@@ -16,10 +17,22 @@ use crate::notices;
 use crate::uploads::correct_usage;
 
 /// Records in the usage that a visit begins to list the objects of a namespace.
-pub(super) async fn begin_recount(app: &App, namespace: &Namespace, began_at: Timestamp) {
+pub(super) async fn begin_recount(
+    app: &App,
+    namespace: &Namespace,
+    began_at: Timestamp,
+    until: Instant,
+) {
     let begin = |usage: &mut Usage| usage.begin_listing(began_at, app.now());
     correct_usage(app, namespace, begin).await;
-    log_failure(namespace, notices::correct_machines(app, namespace).await);
+    let now = Instant::now();
+    // The other half is for the objects.
+    let until = now + until.saturating_duration_since(now) / 2;
+    match notices::correct_machines(app, namespace, until).await {
+        // Limits are compared with a number that is stored, and would be counted without an end.
+        Ok(false) => return,
+        corrected => log_failure(namespace, corrected.map(drop)),
+    }
     // The limits of a plan may have changed with a restart.
     log_failure(
         namespace,

@@ -11,8 +11,10 @@
 
 use std::fmt;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
@@ -283,39 +285,77 @@ pub struct MachineCount {
 }
 
 impl MachineCount {
-    /// Reads the number. Machines that were admitted by an earlier version are counted one by one,
-    /// until the number is stored.
+    /// Reads the number, or counts the machines one by one if no number is stored.
     pub async fn read(ports: &Ports, namespace: &NamespaceRef) -> Result<Self, StoreError> {
-        let found = ports
-            .get::<Machines>(&machines_key(&namespace.slug))
-            .await?;
-        Ok(match found {
-            Some(found) => Self {
-                admitted: found.value.admitted,
-                counted_at: found.value.counted_at,
-                when: When::At(found.revision),
-            },
-            None => Self {
-                admitted: count_machines(ports, namespace).await?,
-                counted_at: Some(ports.now()),
-                when: When::Absent,
-            },
-        })
+        match Self::find(ports, namespace).await? {
+            Some(found) => Ok(found),
+            None => Self::count_first(ports, namespace).await,
+        }
     }
 
-    /// Counts the machines one by one, for a write under the condition of this count. Processes of
-    /// earlier versions admit and revoke machines without counting, so the stored number may be
-    /// wrong.
-    pub async fn counted_anew(
-        self,
-        ports: &Ports,
-        namespace: &NamespaceRef,
-    ) -> Result<Self, StoreError> {
+    /// Reads the number for a change. If none is stored, as after an upgrade from a version that
+    /// counted no machines, it is stored before the change: a refused request stores nothing else,
+    /// and a change that is tried again would count all machines again.
+    pub async fn read_stored(ports: &Ports, namespace: &NamespaceRef) -> Result<Self, StoreError> {
+        if let Some(found) = Self::find(ports, namespace).await? {
+            return Ok(found);
+        }
+        let first = Self::count_first(ports, namespace).await?;
+        // If another process was faster, its count decides.
+        ports.try_commit(vec![first.to_write(namespace)?]).await?;
+        let stored = Self::find(ports, namespace).await?;
+        // The rehearsal of a change stores nothing.
+        Ok(stored.unwrap_or(first))
+    }
+
+    async fn find(ports: &Ports, namespace: &NamespaceRef) -> Result<Option<Self>, StoreError> {
+        let key = machines_key(&namespace.slug);
+        let found = ports.get::<Machines>(&key).await?;
+        Ok(found.map(|found| Self {
+            admitted: found.value.admitted,
+            counted_at: found.value.counted_at,
+            when: When::At(found.revision),
+        }))
+    }
+
+    async fn count_first(ports: &Ports, namespace: &NamespaceRef) -> Result<Self, StoreError> {
         Ok(Self {
             admitted: count_machines(ports, namespace).await?,
             counted_at: Some(ports.now()),
-            when: self.when,
+            when: When::Absent,
         })
+    }
+
+    /// Counts the machines one by one. Processes of earlier versions admit and revoke machines
+    /// without counting, so the stored number, which is returned too, may be absent or wrong.
+    /// Returns `None` if `until` is reached before all are counted; at least 1,000 are.
+    pub async fn count_until(
+        ports: &Ports,
+        namespace: &NamespaceRef,
+        until: Instant,
+    ) -> Result<Option<(Option<u64>, Self)>, StoreError> {
+        // Read before the machines: a change of the number meanwhile makes the commit fail.
+        let stored = Self::find(ports, namespace).await?;
+        let partition = devices_partition(&namespace.slug);
+        let is_admitted = |device: &Device| is_admitted(device, namespace);
+        let (mut admitted, mut after) = (0, None);
+        loop {
+            let page = count_page(ports, &partition, after, is_admitted).await?;
+            admitted += page.counted;
+            if page.last.is_none() {
+                break;
+            }
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+            after = page.last;
+        }
+        let count = Self {
+            admitted,
+            counted_at: Some(ports.now()),
+            when: stored.map_or(When::Absent, |stored| stored.when),
+        };
+        Ok(Some((stored.map(|stored| stored.admitted), count)))
     }
 
     /// Returns the write that stores the count. It fails if the count has changed since it was
@@ -337,15 +377,14 @@ impl MachineCount {
         ports: &Ports,
         namespace: &NamespaceRef,
     ) -> Result<Self, StoreError> {
-        let is_stored = matches!(self.when, When::At(_));
         let is_fresh = |at: Timestamp| ports.now() < at.plus_seconds(RECOUNT_SECONDS);
-        if is_stored && self.counted_at.is_some_and(is_fresh) {
+        if self.counted_at.is_some_and(is_fresh) {
             return Ok(self);
         }
-        let count = if is_stored {
-            self.counted_anew(ports, namespace).await?
-        } else {
-            self
+        let count = Self {
+            admitted: count_machines(ports, namespace).await?,
+            counted_at: Some(ports.now()),
+            when: self.when,
         };
         // If another process was faster, its count decides.
         ports.try_commit(vec![count.to_write(namespace)?]).await?;
@@ -354,20 +393,8 @@ impl MachineCount {
 
     /// Returns the write that counts one more machine. It fails if the number has changed so that
     /// the limit, or whether 80 % of it are reached by this machine, would be decided otherwise.
-    fn adding_write(
-        self,
-        namespace: &NamespaceRef,
-        limit: u64,
-        judged: JudgedLimit,
-    ) -> Result<Write, StoreError> {
+    fn adding_write(self, namespace: &NamespaceRef, limit: u64, judged: JudgedLimit) -> Write {
         let next = self.admitted + 1;
-        if matches!(self.when, When::Absent) {
-            let count = Self {
-                admitted: next,
-                ..self
-            };
-            return count.to_write(namespace);
-        }
         let near = near_count(limit);
         let (min, max) = match limit {
             0 => (0, u64::MAX),
@@ -378,14 +405,14 @@ impl MachineCount {
             _ => (near + 1, limit),
         };
         let bound = |number: u64| i64::try_from(number).unwrap_or(MAX_COUNT);
-        Ok(Write::Count {
+        Write::Count {
             key: machines_key(&namespace.slug),
             field: "admitted".to_owned(),
             by: 1,
             min: bound(min),
             max: bound(max).min(MAX_COUNT),
             expires_at: None,
-        })
+        }
     }
 }
 
@@ -397,7 +424,7 @@ pub async fn take_machine_place(
     limit: u64,
 ) -> Result<TakenPlace, PlaceError> {
     let kind = PlaceKind::Machines;
-    let mut count = MachineCount::read(ports, namespace).await?;
+    let mut count = MachineCount::read_stored(ports, namespace).await?;
     let mut judged = JudgedLimit {
         limit: 0,
         when: When::Any,
@@ -409,7 +436,7 @@ pub async fn take_machine_place(
         judged = JudgedLimit::read(ports, namespace, kind).await?;
     }
     let mut taken = TakenPlace::take_next(namespace, kind, (count.admitted, limit), judged)?;
-    let this = count.adding_write(namespace, limit, judged)?;
+    let this = count.adding_write(namespace, limit, judged);
     taken.writes.push(this);
     Ok(taken)
 }
@@ -420,14 +447,7 @@ pub async fn revocation_write(
     namespace: &NamespaceRef,
     machines: u64,
 ) -> Result<Write, StoreError> {
-    let count = MachineCount::read(ports, namespace).await?;
-    if matches!(count.when, When::Absent) {
-        let left = MachineCount {
-            admitted: count.admitted.saturating_sub(machines),
-            ..count
-        };
-        return left.to_write(namespace);
-    }
+    let count = MachineCount::read_stored(ports, namespace).await?;
     let by = i64::try_from(machines.min(count.admitted)).unwrap_or(MAX_COUNT);
     let key = machines_key(&namespace.slug);
     Ok(Write::count(key, "admitted", -by, MAX_COUNT))
@@ -436,10 +456,12 @@ pub async fn revocation_write(
 /// Counts the admitted machines one by one.
 async fn count_machines(ports: &Ports, namespace: &NamespaceRef) -> Result<u64, StoreError> {
     let partition = devices_partition(&namespace.slug);
-    count_records(ports, &partition, |device: &Device| {
-        device.namespace_id == namespace.id && device.status == DeviceStatus::Active
-    })
-    .await
+    let is_admitted = |device: &Device| is_admitted(device, namespace);
+    count_records(ports, &partition, is_admitted).await
+}
+
+fn is_admitted(device: &Device, namespace: &NamespaceRef) -> bool {
+    device.namespace_id == namespace.id && device.status == DeviceStatus::Active
 }
 
 /// Takes a place for another invitation. Fails if members and invited people together are `limit`;
@@ -491,7 +513,7 @@ async fn count_guarded(
     kind: PlaceKind,
 ) -> Result<(u64, When), StoreError> {
     if kind == PlaceKind::Machines {
-        let count = MachineCount::read(ports, namespace).await?;
+        let count = MachineCount::read_stored(ports, namespace).await?;
         return Ok((count.admitted, count.when));
     }
     // Read before the places are counted: another request that takes one meanwhile changes it, and
@@ -512,25 +534,50 @@ pub async fn count_still(
     Ok((used, Write::check(kind.guard_key(namespace), when)))
 }
 
-async fn count_records<T: serde::de::DeserializeOwned>(
+/// Counts the records of a partition for which `is_counted` is true.
+async fn count_records<T: DeserializeOwned>(
     ports: &Ports,
     partition: &str,
     is_counted: impl Fn(&T) -> bool,
 ) -> Result<u64, StoreError> {
-    let (mut count, mut after) = (0, None::<String>);
+    let (mut count, mut after) = (0, None);
     loop {
-        let records = &ports.records;
-        let page = records
-            .list_page(partition, "", after.as_deref(), MAX_PAGE)
-            .await?;
-        for record in &page {
-            count += u64::from(is_counted(&record.read::<T>()?));
-        }
-        if page.len() < MAX_PAGE {
+        let page = count_page(ports, partition, after, &is_counted).await?;
+        count += page.counted;
+        if page.last.is_none() {
             return Ok(count);
         }
-        after = page.into_iter().last().map(|record| record.key.key);
+        after = page.last;
     }
+}
+
+/// A page of records of which some are counted.
+struct CountedPage {
+    counted: u64,
+    /// Key of the last record, after which the next page begins; `None` for the last page.
+    last: Option<String>,
+}
+
+async fn count_page<T: DeserializeOwned>(
+    ports: &Ports,
+    partition: &str,
+    after: Option<String>,
+    is_counted: impl Fn(&T) -> bool,
+) -> Result<CountedPage, StoreError> {
+    let page = ports
+        .records
+        .list_page(partition, "", after.as_deref(), MAX_PAGE)
+        .await?;
+    let mut counted = 0;
+    for record in &page {
+        counted += u64::from(is_counted(&record.read::<T>()?));
+    }
+    let is_full = page.len() == MAX_PAGE;
+    let last = page.into_iter().last().filter(|_| is_full);
+    Ok(CountedPage {
+        counted,
+        last: last.map(|record| record.key.key),
+    })
 }
 
 /// Returns the key of the counter of admitted machines.

@@ -1,6 +1,7 @@
 //! Warnings to owners after a change of their quota, and about machines that were not counted. (If a
 //! limit is nearly reached because something was added, the commit that adds it queues the warning.)
 
+use tokio::time::Instant;
 use vault_store::StoreError;
 use vault_store::records::Write;
 
@@ -42,24 +43,36 @@ pub(crate) async fn warn_of_changed_limits(
 
 /// Counts the machines of a namespace one by one if their number is limited, and corrects the stored
 /// number: processes of earlier versions admit machines without counting them. Warns owners if the
-/// correct number reaches 80 % of the limit.
-pub(crate) async fn correct_machines(app: &App, namespace: &Namespace) -> Result<(), StoreError> {
+/// correct number reaches 80 % of the limit. Returns false if `until` is reached before all are
+/// counted; the next visit of the garbage collection tries again.
+pub(crate) async fn correct_machines(
+    app: &App,
+    namespace: &Namespace,
+    until: Instant,
+) -> Result<bool, StoreError> {
     let (limit, home) = (app.quota_of(namespace).machines, namespace.to_ref());
     if limit == 0 {
-        return Ok(());
+        return Ok(true);
     }
     app.change(async |tx| {
-        let counted = MachineCount::read(&tx, &home).await?;
-        let correct = counted.counted_anew(&tx, &home).await?;
-        if correct.admitted == counted.admitted {
-            return Ok(());
+        // After a conflict all are counted again, as long as there is time.
+        let counted = MachineCount::count_until(&tx, &home, until).await?;
+        let Some((stored, correct)) = counted else {
+            tracing::warn!(
+                namespace = %namespace.id,
+                "the machines of a namespace are not counted before the next garbage collection"
+            );
+            return Ok(false);
+        };
+        if stored == Some(correct.admitted) {
+            return Ok(true);
         }
         let change = LimitChange::read(&tx, &home, PlaceKind::Machines, limit).await?;
-        let warning = change.warning(counted.admitted, correct.admitted);
+        let warning = change.warning(stored.unwrap_or(correct.admitted), correct.admitted);
         tx.write(correct.to_write(&home)?);
         tx.write(change.to_write(&home)?);
         tx.write_all(queue_notices(&tx, namespace, warning.into_iter().collect()).await?);
-        Ok(())
+        Ok(true)
     })
     .await
 }

@@ -3,12 +3,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use vault_format::keys::SecretKey;
 use vault_service::config::quota::is_near;
-use vault_service::model::device::DeviceStatus;
+use vault_service::maintenance;
+use vault_service::model::device::{Device, DeviceStatus};
 use vault_service::model::namespace::Namespace;
 use vault_service::model::user::{Scopes, users_partition};
 use vault_store::StoreError;
@@ -227,6 +230,107 @@ async fn a_refused_machine_makes_the_service_read_all_machines_once_an_hour() {
         assert_eq!(refused(102).await, second);
         desk.world.clock.advance(HOUR);
         assert!(refused(103).await > second);
+    }
+}
+
+/// A vault of an earlier version has no number of machines. Its holders of used-up codes try again.
+#[tokio::test]
+async fn a_used_up_code_makes_the_service_read_all_machines_once() {
+    let (desk, _) = counted(2, 9, false).await;
+    let made = desk
+        .post("/admin/vaults/acme/enrolment-codes", &json!({ "uses": 1 }))
+        .await
+        .json();
+    let enrol = async |n: u8| {
+        let before = desk.commits.reads();
+        let body = json!({ "public_key": key(n).public(), "hostname": "x", "code": made["code"] });
+        let answer = desk
+            .world
+            .post_devices(&key(n), "acme", &body.to_string())
+            .await;
+        (answer.short(), desk.commits.reads() - before)
+    };
+    assert_eq!(enrol(100).await.0, "201");
+    commit(&desk.world.app, vec![Write::delete(machines(), When::Any)]).await;
+    let [first, second, third] = [enrol(101).await, enrol(102).await, enrol(103).await];
+    assert_eq!(second.0, "403 enrolment_code_invalid");
+    assert_eq!(first.0, second.0);
+    assert!(second.1 < first.1, "{second:?} {first:?}");
+    assert_eq!(third, second);
+    let stored = desk.world.app.get::<Value>(&machines()).await.unwrap();
+    assert_eq!(stored.unwrap().value["admitted"], 3);
+}
+
+/// Another process judges the limit again and again while a machine is admitted.
+#[tokio::test]
+async fn an_admission_that_is_tried_again_reads_all_machines_once() {
+    let mut costs = Vec::new();
+    for conflicts in [0, 3] {
+        for is_stored in [true, false] {
+            let (desk, _) = counted(2, 9, true).await;
+            if !is_stored {
+                commit(&desk.world.app, vec![Write::delete(machines(), When::Any)]).await;
+            }
+            let judged = Document::from_value(&json!({ "limit": 9 })).unwrap();
+            let judged = Write::put(machines_limit(), judged, When::Any);
+            let sooner = (0..conflicts).map(|_| Planned::Sooner(vec![judged.clone()]));
+            desk.commits.plan(machines_limit(), sooner);
+            let path = desk.enrolled(100).await;
+            let before = desk.commits.reads();
+            let admitted = desk.post(&format!("{path}/admit"), &Value::Null).await;
+            assert_eq!(admitted.status, 200);
+            costs.push(desk.commits.reads() - before);
+        }
+    }
+    // Without a conflict, with one count of all machines; the same with conflicts.
+    assert!(costs[1] > costs[0] && costs[2] > costs[0], "{costs:?}");
+    assert_eq!(costs[3] - costs[2], costs[1] - costs[0], "{costs:?}");
+}
+
+/// One page has 1,000 machines.
+#[tokio::test]
+async fn a_visit_counts_machines_only_within_the_time_of_the_namespace() {
+    let (desk, _) = counted(0, 5000, true).await;
+    let seed = |n: u16| {
+        let [high, low] = n.to_be_bytes();
+        let mut seed = [3; 32];
+        (seed[0], seed[1]) = (high, low);
+        SecretKey::from_seed(seed).public()
+    };
+    let slug = &desk.acme.slug;
+    let machine = |n: u16| {
+        let now = desk.world.now();
+        let device = Device::new(slug, desk.acme.id, seed(n), format!("machine {n}"), now);
+        let device = Device {
+            status: DeviceStatus::Active,
+            ..device
+        };
+        device.to_write(slug, When::Absent).unwrap()
+    };
+    for some in (0..1001).collect::<Vec<_>>().chunks(100) {
+        commit(&desk.world.app, some.iter().map(|n| machine(*n)).collect()).await;
+    }
+    for is_absent in [true, false] {
+        let wrong = if is_absent {
+            Write::delete(machines(), When::Any)
+        } else {
+            let number = Document::from_value(&json!({ "admitted": 1 })).unwrap();
+            Write::put(machines(), number, When::Any)
+        };
+        commit(&desk.world.app, vec![wrong]).await;
+        let admitted = async || {
+            let found = desk.world.app.get::<Value>(&machines()).await.unwrap();
+            found.map_or(0, |found| found.value["admitted"].as_u64().unwrap())
+        };
+        let before = admitted().await;
+        desk.world.clock.advance(6 * HOUR);
+        let run = maintenance::run_within(&desk.world.app, Duration::ZERO);
+        run.await.unwrap();
+        assert_eq!(admitted().await, before);
+        desk.world.work().await;
+        desk.world.clock.advance(6 * HOUR);
+        desk.world.work().await;
+        assert_eq!(admitted().await, 1001);
     }
 }
 
