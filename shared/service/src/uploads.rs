@@ -30,6 +30,7 @@ use crate::config::quota::Quota;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::kept::{self, ObjectName, RootReason, UPLOAD_SECONDS};
 use crate::model::namespace::{Kind, Namespace};
+use crate::model::release::Closure;
 use crate::model::usage::{Amount, Counted, FullStorage, Needed, Tally, Usage};
 use crate::notices;
 use crate::transaction::Transaction;
@@ -192,11 +193,27 @@ async fn put_counted(
     Ok(outcome?)
 }
 
-/// Records that a release names these objects for the first time, so that they no longer count as
-/// unnamed.
-pub(crate) async fn record_named(app: &App, namespace: &Namespace, named: Amount) {
-    if named != Amount::default() {
-        let name = |usage: &mut Usage| usage.name_objects(named);
+/// Records that a release names these objects and the one before it did not. Those that no former
+/// release named either no longer count as unnamed.
+pub(crate) async fn record_named(app: &App, namespace: &Namespace, named: &Closure) {
+    if named.is_empty() {
+        return;
+    }
+    let names = named.object_names().collect();
+    let former = kept::find_former(app, &namespace.id, &names).await;
+    let former = former.unwrap_or_else(|error| {
+        tracing::warn!(
+            namespace = %namespace.id,
+            error = error_chain(&error),
+            "former releases could not be read"
+        );
+        None
+    });
+    // If it is not known which of them were named before, all still count as unnamed until the next
+    // garbage collection: the stricter choice.
+    let amount = former.map_or_else(Amount::default, |former| named.amount_without(&former));
+    if amount != Amount::default() {
+        let name = |usage: &mut Usage| usage.name_objects(amount);
         correct_usage(app, namespace, name).await;
     }
 }

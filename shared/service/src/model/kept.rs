@@ -11,6 +11,7 @@
 //! reachable from the successor, and so on up to the current release. So the records of the last 30
 //! days and the current release's list of objects are all roots, however many releases there were.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -38,6 +39,8 @@ pub const DELETING_SECONDS: i64 = 120;
 pub(super) const MAX_NAMES: usize = 3000;
 /// Number of records with object names that are read at once: up to 5 MiB.
 const ROOTS_PER_PAGE: usize = 20;
+/// Maximum number of such pages that [`find_former`] reads.
+const FORMER_PAGES: usize = 50;
 
 /// Name of an object inside its namespace, with class and hash. As text it is `<class>/<sha256>`.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
@@ -315,6 +318,35 @@ pub async fn roots_page(
         }
     }
     Ok((!roots.last.is_empty()).then_some(roots))
+}
+
+/// Returns those of these objects that a former release of the last 30 days named. `None` if the
+/// namespace has more temporary roots than one request may read.
+pub async fn find_former(
+    ports: &Ports,
+    namespace: &NamespaceId,
+    names: &BTreeSet<ObjectName>,
+) -> Result<Option<BTreeSet<ObjectName>>, StoreError> {
+    let partition = kept_partition(namespace);
+    let mut former = BTreeSet::new();
+    let mut after: Option<String> = None;
+    for _ in 0..FORMER_PAGES {
+        let page = ports
+            .records
+            .list_page(&partition, "", after.as_deref(), ROOTS_PER_PAGE)
+            .await?;
+        for record in &page {
+            let roots = record.read::<TemporaryRoots>()?;
+            if roots.why == RootReason::FormerRelease {
+                former.extend(roots.objects.iter().filter(|name| names.contains(name)));
+            }
+        }
+        if page.len() < ROOTS_PER_PAGE {
+            return Ok(Some(former));
+        }
+        after = page.into_iter().last().map(|record| record.key.key);
+    }
+    Ok(None)
 }
 
 /// Returns all marks of a namespace, however many there are.

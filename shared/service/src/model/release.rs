@@ -31,6 +31,7 @@ use vault_store::objects::Class;
 use vault_store::records::{Document, MAX_KEYS, RecordKey, When, Write};
 
 use super::kept::ObjectName;
+use super::usage::Amount;
 
 use crate::ports::Ports;
 
@@ -269,6 +270,16 @@ impl Closure {
             }
         }
         true
+    }
+
+    /// Returns the amount of all objects but these.
+    pub fn amount_without(&self, names: &BTreeSet<ObjectName>) -> Amount {
+        let sizes = self.nodes.values().map(|node| node.size);
+        let counted = self.object_names().zip(sizes);
+        counted
+            .filter(|(name, _)| !names.contains(name))
+            .map(|(_, size)| Amount::of_object(size))
+            .fold(Amount::default(), |all, one| all + one)
     }
 
     /// Returns the size of all objects together, in bytes.

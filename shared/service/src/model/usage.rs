@@ -306,10 +306,8 @@ impl Usage {
         settled
     }
 
-    /// Records that a release names objects that the one before did not.
+    /// Records that a release names objects that no release has named so far.
     pub fn name_objects(&mut self, named: Amount) {
-        // Some of these objects were named by an earlier release and did not count as unnamed. The
-        // next listing corrects this.
         self.tally.unnamed = self.tally.unnamed - named;
         if let Some(listing) = &mut self.listing {
             listing.named = listing.named + named;

@@ -38,8 +38,7 @@ use crate::model::audit::{Actor, Change};
 use crate::model::kept::{self, FORMER_SECONDS, ObjectName, RootReason};
 use crate::model::namespace::{self, Current, Namespace, Pin, Pinned};
 use crate::model::notice::Event;
-use crate::model::release::{self, Release, SignedPeaks, WithdrawnMark, withdrawn_key};
-use crate::model::usage::Amount;
+use crate::model::release::{self, Closure, Release, SignedPeaks, WithdrawnMark, withdrawn_key};
 use crate::notices;
 use crate::ports::Ports;
 use crate::transaction::Transaction;
@@ -103,11 +102,11 @@ pub async fn publish_release(
                 release,
                 is_first: namespace.current.is_none(),
             };
-            Ok::<_, Refusal>((published, namespace, checked.change.newly_named()))
+            Ok::<_, Refusal>((published, namespace, checked.change.into_newly_named()))
         })
         .await?;
     // Recorded in a commit of its own, so that a simultaneous upload cannot make the publish fail.
-    uploads::record_named(app, &namespace, named).await;
+    uploads::record_named(app, &namespace, &named).await;
     Ok(published)
 }
 
@@ -162,16 +161,16 @@ struct NewRelease {
     added: u64,
     changed: u64,
     removed: u64,
-    /// Amount of the objects that the current release does not need.
-    newly_named: Amount,
+    /// The objects that the current release does not need.
+    newly_named: Closure,
 }
 
 impl ContentChange {
-    /// Returns the amount of the objects that the current release does not need.
-    fn newly_named(&self) -> Amount {
+    /// Returns the objects that the current release does not need.
+    fn into_newly_named(self) -> Closure {
         match self {
             Self::Release(new) => new.newly_named,
-            Self::None { .. } => Amount::default(),
+            Self::None { .. } => Closure::default(),
         }
     }
 }
@@ -222,10 +221,6 @@ async fn check_and_store(
             // the former release.
             former.extend(older.dropped_by(&closure));
             let newly_named = closure.difference_from(&older);
-            let newly_named = Amount {
-                bytes: newly_named.total_size(),
-                objects: newly_named.len() as u64,
-            };
             let closure = Bytes::from(closure.to_bytes());
             let key = ObjectKey::for_bytes(namespace.id, Class::Closures, &closure);
             if let Some(current) = &namespace.current
@@ -271,9 +266,9 @@ async fn check_and_store(
 
 /// Records in the closure the versions that removed skills had.
 fn record_former_versions(
-    closure: &mut release::Closure,
+    closure: &mut Closure,
     counted: &CountedCatalog,
-    (last, older): (Option<&Catalog>, &release::Closure),
+    (last, older): (Option<&Catalog>, &Closure),
 ) {
     // A removed skill must not return with a lower version. Its signer is recorded too, because a
     // version that a revoked key signed must not bind later releases.
@@ -317,7 +312,7 @@ impl NewRelease {
             added: changes.added.len() as u64,
             changed: changes.changed.len() as u64,
             removed: changes.removed.len() as u64,
-            newly_named: Amount::default(),
+            newly_named: Closure::default(),
             catalog,
         }
     }

@@ -17,10 +17,12 @@ use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey, Stored};
 use vault_store::records::RecordKey;
 use vault_testing::memory::hooked::{Call, Hook, Hooked};
+use vault_testing::memory::shelf::Signed;
 
 use crate::admin::{ADA, Desk, desk, empty_desk, token};
 use crate::common::put;
 use crate::support::{Answer, World, vector, world};
+use crate::team::Team;
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
@@ -463,6 +465,60 @@ async fn a_full_vault_still_takes_files_of_releases() {
         .await;
     next.unwrap();
     assert!(desk.world.stored(&desk.acme).await.0 > used);
+}
+
+/// A vault whose release has one skill, with the count of its uploads before that release.
+async fn released(uploads: usize) -> (Desk, Team, Signed) {
+    let desk = empty_desk().await;
+    desk.world.add_uploads(&desk.acme, uploads).await;
+    let team = Team::new("acme", 1, 1);
+    let skill = team.skill("alpha", "one");
+    let answer = desk.put_bytes("bundles", &skill.encoded.bytes).await;
+    assert_eq!(answer.status, 201);
+    let size = skill.encoded.bytes.len() as u64;
+    assert_eq!(desk.world.unnamed(&desk.acme).await, (size, 1));
+    team.publish(&desk.world, std::slice::from_ref(&skill))
+        .await;
+    (desk, team, skill)
+}
+
+#[tokio::test]
+async fn objects_that_a_release_names_again_do_not_lower_the_count_of_unnamed_ones() {
+    let (desk, team, skill) = released(0).await;
+    assert_eq!(desk.world.unnamed(&desk.acme).await, (0, 0));
+    let waiting = bytes(1, 5000);
+    assert_eq!(desk.put_bytes("bundles", &waiting).await.status, 201);
+    for _ in 0..3 {
+        team.publish(&desk.world, &[]).await;
+        team.publish(&desk.world, std::slice::from_ref(&skill))
+            .await;
+        assert_eq!(desk.world.unnamed(&desk.acme).await, (5000, 1));
+    }
+    // What the garbage collection counts is the same.
+    desk.world.clock.advance(6 * HOUR);
+    desk.world.work().await;
+    assert_eq!(desk.world.unnamed(&desk.acme).await, (5000, 1));
+    let truth = desk.world.truth(&desk.acme).await;
+    assert_eq!(desk.world.stored(&desk.acme).await, truth);
+    // The upload is deleted after a week, and what the last release dropped after a month.
+    team.publish(&desk.world, &[]).await;
+    for _ in 0..40 {
+        desk.world.clock.advance(DAY);
+        desk.world.work().await;
+    }
+    assert_eq!(desk.world.unnamed(&desk.acme).await, (0, 0));
+    let truth = desk.world.truth(&desk.acme).await;
+    assert_eq!(desk.world.stored(&desk.acme).await, truth);
+}
+
+/// A publish reads 1,000 records of uploads and former releases at most.
+#[tokio::test]
+async fn among_more_uploads_than_a_publish_reads_the_count_stays_too_high_until_a_visit() {
+    let (desk, _, skill) = released(1000).await;
+    let size = skill.encoded.bytes.len() as u64;
+    assert_eq!(desk.world.unnamed(&desk.acme).await, (size, 1));
+    desk.world.work().await;
+    assert_eq!(desk.world.unnamed(&desk.acme).await, (0, 0));
 }
 
 /// It held more than its quota and every allowance before it had a quota, or before that was lowered.
