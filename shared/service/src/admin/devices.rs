@@ -26,7 +26,7 @@ use crate::model::enrolment::LoadedAppCodes;
 use crate::model::namespace::{self, Namespace};
 use crate::model::permit::Act;
 use crate::model::places;
-use crate::notices::queue_notices;
+use crate::notices::queue_warnings;
 use crate::transaction::Transaction;
 
 /// Maximum number of pending machines that one request lists or denies.
@@ -260,7 +260,7 @@ async fn decide_in(
             require_consent(tx, acting.consent).await?;
             let limit = acting.app.quota_of(acting.namespace).machines;
             let taken = places::take_machine_place(tx, &home, limit).await?;
-            tx.write_all(queue_notices(tx, acting.namespace, taken.events).await?);
+            tx.write_all(queue_warnings(tx, acting.namespace, taken.warning).await?);
             tx.write_all(taken.writes);
             count_admission(tx, acting, id).await?;
         }

@@ -30,7 +30,7 @@ use crate::model::user::{
     users_partition,
 };
 use crate::model::{Versioned, members, places};
-use crate::notices::queue_notices;
+use crate::notices::queue_warnings;
 use crate::transaction::Transaction;
 
 /// Maximum number of characters of a profile name.
@@ -159,7 +159,7 @@ async fn invite_in(
     } else {
         let (home, limit) = (by.namespace.to_ref(), by.app.quota_of(by.namespace).people);
         let taken = places::take_invitation_place(tx, &home, limit).await?;
-        tx.write_all(queue_notices(tx, by.namespace, taken.events).await?);
+        tx.write_all(queue_warnings(tx, by.namespace, taken.warning).await?);
         tx.write_all(taken.writes);
         let email = newcomer.email.clone();
         let user = User::new_invited(email, by.namespace.to_ref(), role, scopes, now, &tx.random);

@@ -255,7 +255,7 @@ impl EnrolmentRequest<'_> {
             ),
         ]);
         tx.write_all(place.writes);
-        tx.write_all(notices::queue_code_warnings(tx, namespace, place.events).await?);
+        tx.write_all(notices::queue_warnings(tx, namespace, place.warning).await?);
         tx.write_all(consent_checks);
         tx.write_all(code.value.hour_write(&namespace.id, now));
         tx.audit(Some(&namespace.id), &actor, "device.enrol", change)?;

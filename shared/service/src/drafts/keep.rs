@@ -225,7 +225,7 @@ async fn keep_in(
     // the places of others.
     for place in [Place::Own, Place::Shared] {
         let record = keep.record.clone().in_place(place);
-        let mut events = vec![waiting_event(&record)];
+        let mut warning = None;
         let (mut counted, writes): (_, Vec<Write>) = match read_slot(app, keep).await? {
             SlotState::Same(record) => return Ok(KeepOutcome::Same(*record)),
             SlotState::OfAnother => return Err(KeepError::OfAnother),
@@ -237,7 +237,7 @@ async fn keep_in(
                 if record.content().is_some() {
                     taken = take_place(tx, app, keep.namespace).await?;
                 }
-                events.extend(taken.events);
+                warning = taken.warning;
                 (counted, slot.into_iter().chain(taken.writes).collect())
             }
             SlotState::Replaced { slot, writes } => {
@@ -259,7 +259,9 @@ async fn keep_in(
         tx.write_all(writes);
         tx.write_all(record.listing_writes(&keep.namespace.id)?);
         write_audit(tx, keep, &record)?;
-        tx.write_all(notices::queue_notices(tx, keep.namespace, events).await?);
+        let waiting = waiting_event(&record);
+        tx.write_all(notices::queue_notice(tx, keep.namespace, waiting).await?);
+        tx.write_all(notices::queue_warnings(tx, keep.namespace, warning).await?);
         let Some(index) = tx.commit_with_limits(bounds).await? else {
             return Ok(KeepOutcome::New(record));
         };

@@ -5,9 +5,9 @@
 //! |---|---|---|
 //! | `ns/<slug>` | `machines` | `{admitted, counted_at}`: how many machines are admitted, and when they were last counted one by one; absent until the first decision of a version that counts |
 //! | `ns/<slug>` | `people` | `{}`, written with each invitation under a limit, so that two at once cannot both take the last place |
-//! | `ns/<slug>` | `machines-limit`, `people-limit` | `{limit}`: the limit by which these places were judged last |
+//! | `ns/<slug>` | `machines-limit`, `people-limit` | `{limit, owed}`: the limit by which these places were judged last, and whether the warning about it found no room |
 //! | `draft-count/<namespace_id>` | `places` | `{}`, the same for drafts about skills |
-//! | `draft-count/<namespace_id>` | `limit` | `{limit}`, the same for drafts |
+//! | `draft-count/<namespace_id>` | `limit` | `{limit, owed}`, the same for drafts |
 
 use std::fmt;
 
@@ -23,11 +23,14 @@ use vault_store::records::{Document, MAX_COUNT, MAX_PAGE, RecordKey, When, Write
 use super::device::{Device, DeviceStatus, devices_partition};
 use super::draft::{self, DraftRecord, State};
 use super::namespace::NamespaceRef;
-use super::notice::Event;
 use super::user::{User, users_partition};
-use crate::config::quota::{QuotaKind, is_near, near_count};
+use crate::config::quota::{QuotaKind, near_count};
 use crate::error::{ErrorCode, Refusal};
 use crate::ports::Ports;
+
+mod judged;
+
+pub use judged::{JudgedLimit, LimitWarning};
 
 /// A kind of thing whose number the quota limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -126,8 +129,9 @@ const RECOUNT_SECONDS: i64 = 3600;
 pub struct TakenPlace {
     /// Writes for the commit that takes it.
     pub writes: Vec<Write>,
-    /// Warning to owners, if the number of taken places reaches 80 % of the limit with this one.
-    pub events: Vec<Event>,
+    /// Warning to owners, if the number of taken places reaches 80 % of the limit with this one, or
+    /// if an earlier warning was not queued.
+    pub warning: Option<LimitWarning>,
 }
 
 impl TakenPlace {
@@ -146,68 +150,17 @@ impl TakenPlace {
         if used >= limit {
             return Err(FullPlaces { kind, used, limit }.into());
         }
-        let mut taken = Self::default();
-        if is_near(used + 1, limit) && !is_near(used, judged.limit) {
-            taken.events.push(Event::QuotaNear {
-                quota: kind.quota(),
-                used: used + 1,
-                limit,
-            });
-            // Recorded as judged, so that the next visit of the garbage collection does not warn
-            // again.
-            taken
-                .writes
-                .push(judged_write(namespace, kind, limit, judged.when)?);
-        } else {
+        let mut taken = Self {
+            warning: judged.warning(kind, (used, used + 1), limit),
+            ..Self::default()
+        };
+        if taken.warning.is_none() {
             // If another commit records a new limit meanwhile, this one fails and is decided again.
             let key = kind.judged_key(namespace);
             taken.writes.push(Write::check(key, judged.when));
         }
         Ok(taken)
     }
-}
-
-/// The limit by which the places of a kind were judged last, as it is stored.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-struct StoredLimit {
-    /// The limit; 0: none.
-    limit: u64,
-}
-
-/// The limit by which the places of a kind were judged last, so that a limit that changes is noticed.
-#[derive(Clone, Copy, Debug)]
-pub struct JudgedLimit {
-    /// The limit; 0 if there was none.
-    pub limit: u64,
-    /// The condition for its next write.
-    pub when: When,
-}
-
-impl JudgedLimit {
-    /// Reads the limit by which the places of a kind were judged last.
-    pub async fn read(
-        ports: &Ports,
-        namespace: &NamespaceRef,
-        kind: PlaceKind,
-    ) -> Result<Self, StoreError> {
-        let found = ports
-            .get::<StoredLimit>(&kind.judged_key(namespace))
-            .await?;
-        let limit = found.as_ref().map_or(0, |found| found.value.limit);
-        let when = found.map_or(When::Absent, |found| When::At(found.revision));
-        Ok(Self { limit, when })
-    }
-}
-
-/// Returns the write that records the limit with which the places of a kind were compared.
-pub fn judged_write(
-    namespace: &NamespaceRef,
-    kind: PlaceKind,
-    limit: u64,
-    when: When,
-) -> Result<Write, StoreError> {
-    let document = Document::from_value(&StoredLimit { limit })?;
-    Ok(Write::put(kind.judged_key(namespace), document, when))
 }
 
 /// Counts the taken places of a kind.
@@ -425,10 +378,7 @@ pub async fn take_machine_place(
 ) -> Result<TakenPlace, PlaceError> {
     let kind = PlaceKind::Machines;
     let mut count = MachineCount::read_stored(ports, namespace).await?;
-    let mut judged = JudgedLimit {
-        limit: 0,
-        when: When::Any,
-    };
+    let mut judged = JudgedLimit::NONE;
     if limit > 0 {
         if count.admitted >= limit {
             count = count.before_refusal(ports, namespace).await?;

@@ -22,7 +22,7 @@ use vault_store::records::{Document, Record, When, Write};
 pub(crate) use attempt::{describe_failure, describe_ports, test_webhook};
 pub use deliver::{Delivered, deliver_due};
 pub(crate) use message::describe_key_changes;
-pub(crate) use near::{correct_machines, warn_of_changed_limits};
+pub(crate) use near::{correct_machines, queue_warnings, warn_of_changed_limits};
 
 use self::smtp::{MailSettings, Smtp};
 use self::webhook::Endpoints;
@@ -105,19 +105,6 @@ pub(crate) async fn queue_if_room(
         }
     }
     Ok((outgoing_writes(ports, namespace, kept)?, dropped))
-}
-
-/// Returns the writes that queue the warnings about a quota when an enrolment code admits a
-/// machine. They do not count towards the limit of the outbox, because the cloud function for
-/// devices may not read the outbox. They cannot flood it: between two such warnings an owner must
-/// revoke machines or change the quota.
-pub async fn queue_code_warnings(
-    ports: &Ports,
-    namespace: &Namespace,
-    events: Vec<Event>,
-) -> Result<Vec<Write>, StoreError> {
-    let wanted = retain_wanted(ports, namespace, events).await?;
-    outgoing_writes(ports, namespace, wanted)
 }
 
 /// Returns the events about which a destination wants notices.

@@ -5,16 +5,15 @@ use tokio::time::Instant;
 use vault_store::StoreError;
 use vault_store::records::Write;
 
-use super::queue_notices;
+use super::queue_if_room;
 use crate::app::App;
-use crate::config::quota::is_near;
-use crate::model::namespace::{Namespace, NamespaceRef};
-use crate::model::notice::Event;
-use crate::model::places::{self, JudgedLimit, MachineCount, PlaceKind};
+use crate::model::namespace::Namespace;
+use crate::model::places::{self, JudgedLimit, LimitWarning, MachineCount, PlaceKind};
 use crate::ports::Ports;
 
 /// Compares the limits of machines, people and drafts with the limits that were judged last. Warns
-/// owners of each changed limit of which 80 % is used, if less than 80 % of the old limit was used.
+/// owners of each changed limit of which 80 % is used, if less than 80 % of the old limit was used or
+/// the outbox had no room for the warning about it.
 pub(crate) async fn warn_of_changed_limits(
     app: &App,
     namespace: &Namespace,
@@ -22,23 +21,43 @@ pub(crate) async fn warn_of_changed_limits(
     let quota = app.quota_of(namespace);
     let home = namespace.to_ref();
     app.change(async |tx| {
-        let mut events = Vec::new();
+        let mut warnings = Vec::new();
         for place in PlaceKind::ALL {
             let limit = quota.limit_of(place.quota());
-            let change = LimitChange::read(&tx, &home, place, limit).await?;
-            if change.judged.limit == limit {
+            let judged = JudgedLimit::read(&tx, &home, place).await?;
+            if judged.limit == limit && !judged.is_owed {
                 continue;
             }
             let (used, unchanged) = places::count_still(&tx, &home, place).await?;
-            events.extend(change.warning(used, used));
             // The commit fails if a place is taken meanwhile: otherwise neither commit might warn.
             tx.write(unchanged);
-            tx.write(change.to_write(&home)?);
+            match judged.warning(place, (used, used), limit) {
+                Some(warning) => warnings.push(warning),
+                None => tx.write(judged.quiet_write(&home, place, limit)?),
+            }
         }
-        tx.write_all(queue_notices(&tx, namespace, events).await?);
+        tx.write_all(queue_warnings(&tx, namespace, warnings).await?);
         Ok(())
     })
     .await
+}
+
+/// Returns the writes that queue these warnings and store that they were given. A warning for which
+/// the outbox has no room is stored as owed: the next place that is taken, or the next visit of the
+/// garbage collection, repeats it.
+pub(crate) async fn queue_warnings(
+    ports: &Ports,
+    namespace: &Namespace,
+    warnings: impl IntoIterator<Item = LimitWarning>,
+) -> Result<Vec<Write>, StoreError> {
+    let warnings: Vec<_> = warnings.into_iter().collect();
+    let events = warnings.iter().map(LimitWarning::event).collect();
+    let (mut writes, dropped) = queue_if_room(ports, namespace, events).await?;
+    for warning in warnings {
+        let is_owed = dropped.contains(&warning.event());
+        writes.push(warning.to_write(&namespace.to_ref(), is_owed)?);
+    }
+    Ok(writes)
 }
 
 /// Counts the machines of a namespace one by one if their number is limited, and corrects the stored
@@ -67,49 +86,16 @@ pub(crate) async fn correct_machines(
         if stored == Some(correct.admitted) {
             return Ok(true);
         }
-        let change = LimitChange::read(&tx, &home, PlaceKind::Machines, limit).await?;
-        let warning = change.warning(stored.unwrap_or(correct.admitted), correct.admitted);
+        let place = PlaceKind::Machines;
+        let judged = JudgedLimit::read(&tx, &home, place).await?;
+        let before = stored.unwrap_or(correct.admitted);
+        let warning = judged.warning(place, (before, correct.admitted), limit);
+        if warning.is_none() {
+            tx.write(judged.quiet_write(&home, place, limit)?);
+        }
         tx.write(correct.to_write(&home)?);
-        tx.write(change.to_write(&home)?);
-        tx.write_all(queue_notices(&tx, namespace, warning.into_iter().collect()).await?);
+        tx.write_all(queue_warnings(&tx, namespace, warning).await?);
         Ok(true)
     })
     .await
-}
-
-/// A limit on machines, people or drafts, and the limit that was in force when owners were last
-/// warned or not.
-struct LimitChange {
-    place: PlaceKind,
-    judged: JudgedLimit,
-    limit: u64,
-}
-
-impl LimitChange {
-    async fn read(
-        ports: &Ports,
-        home: &NamespaceRef,
-        place: PlaceKind,
-        limit: u64,
-    ) -> Result<Self, StoreError> {
-        let judged = JudgedLimit::read(ports, home, place).await?;
-        Ok(Self {
-            place,
-            judged,
-            limit,
-        })
-    }
-
-    /// Returns the warning if 80 % of the limit is used, and `before` was less than 80 % of the old
-    /// limit.
-    fn warning(&self, before: u64, used: u64) -> Option<Event> {
-        let (quota, limit) = (self.place.quota(), self.limit);
-        let is_crossed = is_near(used, limit) && !is_near(before, self.judged.limit);
-        is_crossed.then_some(Event::QuotaNear { quota, used, limit })
-    }
-
-    /// Returns the write that stores the limit, so that the next change is compared with it.
-    fn to_write(&self, home: &NamespaceRef) -> Result<Write, StoreError> {
-        places::judged_write(home, self.place, self.limit, self.judged.when)
-    }
 }

@@ -135,7 +135,7 @@ impl Desk {
         (arrived, failed)
     }
 
-    async fn queue_notice(&self, namespace: &Namespace, event: Event) -> usize {
+    pub async fn queue_notice(&self, namespace: &Namespace, event: Event) -> usize {
         let writes = notices::queue_notice(&self.world.app, namespace, event).await;
         let writes = writes.unwrap();
         let count = writes.len();
@@ -173,7 +173,7 @@ fn draft(n: usize) -> Event {
     }
 }
 
-fn quota_near(used: u64) -> Event {
+pub fn quota_near(used: u64) -> Event {
     Event::QuotaNear {
         quota: QuotaKind::Bytes,
         used,

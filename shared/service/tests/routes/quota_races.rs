@@ -62,7 +62,7 @@ impl Desk {
 }
 
 /// A desk with so many machines of a limit, by which they were judged or not yet.
-async fn counted(admitted: u64, limit: u64, is_judged: bool) -> (Desk, Arc<Endpoints>) {
+pub async fn counted(admitted: u64, limit: u64, is_judged: bool) -> (Desk, Arc<Endpoints>) {
     let (mut desk, endpoints) = Desk::watched().await;
     for n in 1..=u8::try_from(admitted).unwrap() {
         desk.world.device("acme", n, DeviceStatus::Active).await;

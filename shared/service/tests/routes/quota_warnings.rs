@@ -9,8 +9,10 @@ use vault_service::model::namespace::Namespace;
 use vault_service::model::user::Scopes;
 
 use crate::admin::{ADA, Desk, desk, empty_desk, token};
-use crate::notices::Endpoints;
+use crate::notices::{Endpoints, quota_near};
+use crate::quota_races::counted;
 use crate::support::key;
+use crate::team::propose_skill;
 
 const DAY: i64 = 24 * 3600;
 
@@ -195,4 +197,110 @@ async fn a_plan_that_changes_warns_once_after_the_restart() {
     }
     let crossed = || warning("people", 2, 2);
     assert_eq!(told, [vec![], crossed(), vec![], vec![], crossed()]);
+}
+
+impl Desk {
+    /// Leaves no room for warnings about quotas among the notices that wait to be sent.
+    async fn fill_outbox(&self) {
+        for n in 0..10 {
+            self.queue_notice(&self.acme, quota_near(n)).await;
+        }
+    }
+
+    /// Sends what is due; the warnings about this limit.
+    async fn warnings_of(&self, endpoints: &Endpoints, quota: &str) -> Vec<(String, u64, u64)> {
+        let mut all = self.warnings(endpoints).await;
+        all.retain(|warning| warning.0 == quota);
+        all
+    }
+
+    /// Enrols and admits a machine by a code.
+    async fn admit_by_code(&self, n: u8) {
+        let path = "/admin/vaults/acme/enrolment-codes";
+        let made = self.post(path, &json!({ "uses": 1 })).await.json();
+        let body = json!({ "public_key": key(n).public(), "hostname": "x", "code": made["code"] });
+        let body = body.to_string();
+        let enrolled = self.world.post_devices(&key(n), "acme", &body).await;
+        assert_eq!(enrolled.status, 201, "{:?}", enrolled.json());
+    }
+}
+
+#[tokio::test]
+async fn a_warning_about_machines_without_room_in_the_outbox_comes_later() {
+    for by_code in [false, true] {
+        let (desk, endpoints) = counted(7, 10, true).await;
+        desk.fill_outbox().await;
+        let admit = async |n: u8| {
+            if by_code {
+                desk.admit_by_code(n).await;
+            } else {
+                desk.admit(n).await;
+            }
+        };
+        admit(100).await;
+        assert_eq!(desk.warnings_of(&endpoints, "machines").await, []);
+        admit(101).await;
+        let warned = desk.warnings_of(&endpoints, "machines").await;
+        assert_eq!(warned, warning("machines", 9, 10));
+        // Given once, it is not repeated.
+        admit(102).await;
+        assert_eq!(desk.warnings_of(&endpoints, "machines").await, []);
+    }
+    // Without a further machine, the garbage collection warns.
+    let (desk, endpoints) = counted(7, 10, true).await;
+    desk.fill_outbox().await;
+    desk.admit(100).await;
+    assert_eq!(desk.warnings_of(&endpoints, "machines").await, []);
+    for wanted in [warning("machines", 8, 10), vec![]] {
+        desk.world.clock.advance(6 * 3600);
+        desk.world.work().await;
+        assert_eq!(desk.warnings_of(&endpoints, "machines").await, wanted);
+    }
+}
+
+#[tokio::test]
+async fn a_warning_about_people_or_drafts_without_room_in_the_outbox_comes_later() {
+    let (desk, endpoints) = Desk::watched().await;
+    let limit = |namespace: &mut Namespace| {
+        namespace.quota.people = Some(5);
+        namespace.quota.drafts = Some(5);
+    };
+    desk.world.change("acme", limit).await;
+    let propose = async |n: usize| {
+        let name = format!("skill-{n}");
+        let drafted = propose_skill(&desk.world, &desk.owner, "acme", &name).await;
+        assert_eq!(drafted.status, 201, "{:?}", drafted.json());
+    };
+    for n in 0..2 {
+        desk.invite_person(&format!("p{n}@example.org")).await;
+    }
+    for n in 0..3 {
+        propose(n).await;
+    }
+    desk.fill_outbox().await;
+    desk.invite_person("crossing@example.org").await;
+    propose(3).await;
+    let sent = desk.warnings(&endpoints).await;
+    assert_eq!(sent.len(), 10);
+    assert!(sent.iter().all(|warning| warning.0 == "bytes"), "{sent:?}");
+    desk.invite_person("last@example.org").await;
+    propose(4).await;
+    let mut warned = desk.warnings(&endpoints).await;
+    warned.sort();
+    let wanted = [warning("drafts", 5, 5), warning("people", 5, 5)].concat();
+    assert_eq!(warned, wanted);
+}
+
+#[tokio::test]
+async fn a_warning_about_a_lower_limit_without_room_in_the_outbox_comes_later() {
+    let (desk, endpoints) = Desk::watched().await;
+    let operator = desk.operator().await;
+    desk.fill_outbox().await;
+    desk.set_quota(&operator, &json!({ "people": 1 })).await;
+    assert_eq!(desk.warnings_of(&endpoints, "people").await, []);
+    for wanted in [warning("people", 1, 1), vec![]] {
+        desk.world.clock.advance(6 * 3600);
+        desk.world.work().await;
+        assert_eq!(desk.warnings_of(&endpoints, "people").await, wanted);
+    }
 }
