@@ -12,6 +12,7 @@ use vault_format::keys::SecretKey;
 use vault_service::config::quota::is_near;
 use vault_service::maintenance;
 use vault_service::model::device::{Device, DeviceStatus};
+use vault_service::model::draft::drafts_partition;
 use vault_service::model::namespace::Namespace;
 use vault_service::model::user::{Scopes, users_partition};
 use vault_store::StoreError;
@@ -24,6 +25,7 @@ use crate::notices::Endpoints;
 use crate::quota::bytes;
 use crate::quota_warnings::warning;
 use crate::support::{key, world};
+use crate::team::propose_skill;
 
 const HOUR: i64 = 3600;
 
@@ -132,6 +134,35 @@ async fn the_last_place_that_another_process_takes_is_gone() {
     let body = json!({ "email": "one@example.org", "role": "role:member", "scopes": ["read"] });
     let full = desk.post("/admin/users", &body).await;
     assert_eq!(full.short(), "409 quota_full");
+}
+
+#[tokio::test]
+async fn the_last_place_for_a_draft_that_another_process_takes_is_gone() {
+    let desk = desk().await;
+    let limit = |namespace: &mut Namespace| namespace.quota.drafts = Some(2);
+    desk.world.change("acme", limit).await;
+    let propose = async |name| propose_skill(&desk.world, &desk.owner, "acme", name).await;
+    assert_eq!(propose("one").await.status, 201);
+    let partition = drafts_partition(&desk.acme.id);
+    let records = desk.world.uncounted().records;
+    let listed = records.list_page(&partition, "", None, 10).await.unwrap();
+    let [one] = listed.as_slice() else {
+        panic!("{listed:?}");
+    };
+    let another = RecordKey::new(partition, "drf_another");
+    let guard = RecordKey::new(format!("draft-count/{}", desk.acme.id), "places");
+    let empty = Document::from_value(&json!({})).unwrap();
+    let sooner = Planned::Sooner(vec![
+        Write::put(another, one.document.clone(), When::Absent),
+        Write::put(guard.clone(), empty, When::Any),
+    ]);
+    desk.commits.plan(guard, [sooner]);
+    let full = propose("two").await;
+    assert_eq!(full.short(), "409 draft_queue_full", "{:?}", full.json());
+    let listed = records
+        .list_page(&drafts_partition(&desk.acme.id), "", None, 10)
+        .await;
+    assert_eq!(listed.unwrap().len(), 2);
 }
 
 /// Another process counts its upload between the reading and the commit of this one.
