@@ -17,7 +17,7 @@ pub mod webhook;
 use std::sync::Arc;
 
 use vault_store::StoreError;
-use vault_store::records::{Document, Record, When, Write};
+use vault_store::records::{Document, MAX_PAGE, Record, When, Write};
 
 pub(crate) use attempt::{describe_failure, describe_ports, test_webhook};
 pub use deliver::{Delivered, deliver_due};
@@ -84,25 +84,29 @@ pub(crate) async fn queue_if_room(
     if wanted.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    let partition = outbox_partition(&namespace.id);
-    let unsent = ports
-        .records
-        .list_page(&partition, "", None, MAX_UNSENT)
-        .await?;
+    let mut waiting = WaitingTopics::read(ports, namespace).await?;
     let (mut kept, mut dropped) = (Vec::new(), Vec::new());
     for event in wanted {
+        let topic = event.topic();
         // Dropped instead of refused: the event itself, such as a publish, must not fail because
         // nobody reads its notices.
-        if is_full(&unsent, event.topic())? {
+        if waiting.has_room(topic) {
+            waiting.0.push(topic);
+            kept.push(event);
+            continue;
+        }
+        let (namespace, topic_word) = (namespace.id, event.topic_word());
+        if topic == Some(Topic::QuotaNear) {
+            // Each change repeats such a warning until there is room.
+            tracing::debug!(%namespace, topic = topic_word, "a notice waits for room");
+        } else {
             tracing::warn!(
-                namespace = %namespace.id,
-                topic = event.topic_word(),
+                %namespace,
+                topic = topic_word,
                 "dropped a notice because too many of this vault wait to be sent"
             );
-            dropped.push(event);
-        } else {
-            kept.push(event);
         }
+        dropped.push(event);
     }
     Ok((outgoing_writes(ports, namespace, kept)?, dropped))
 }
@@ -154,26 +158,44 @@ pub async fn queue_machine(ports: &Ports, namespace: &Namespace) -> Result<Vec<W
     ])
 }
 
-/// Whether the outbox has no room for a notice about this topic.
-fn is_full(unsent: &[Record], topic: Option<Topic>) -> Result<bool, StoreError> {
-    let all_topics = match topic {
-        Some(Topic::KeyReplaced) => MAX_UNSENT,
-        _ => MAX_UNSENT - UNSENT_KEY_PLACES,
-    };
-    if unsent.len() >= all_topics {
-        return Ok(true);
+/// The topics of the notices of a vault that wait to be sent; `None` for a notice without a topic,
+/// or one that this version cannot read.
+struct WaitingTopics(Vec<Option<Topic>>);
+
+impl WaitingTopics {
+    async fn read(ports: &Ports, namespace: &Namespace) -> Result<Self, StoreError> {
+        let partition = outbox_partition(&namespace.id);
+        let unsent = ports
+            .records
+            .list_page(&partition, "", None, MAX_PAGE)
+            .await?;
+        let notices = unsent.iter().filter(|record| record.key.key != MACHINES);
+        let topic = |record: &Record| record.read::<Outgoing>().ok()?.event.topic();
+        Ok(Self(notices.map(topic).collect()))
     }
-    // These have a lower limit than the outbox: members can cause them, and must not crowd out
-    // other notices.
-    let this_topic = match topic {
-        Some(Topic::DraftWaiting) => MAX_UNSENT_DRAFTS,
-        Some(Topic::QuotaNear) => MAX_UNSENT_QUOTAS,
-        _ => return Ok(false),
-    };
-    let mut waiting = 0;
-    for record in unsent.iter().filter(|record| record.key.key != MACHINES) {
-        let outgoing = record.read::<Outgoing>()?;
-        waiting += usize::from(outgoing.event.topic() == topic);
+
+    /// Whether the outbox has room for a notice about this topic.
+    fn has_room(&self, topic: Option<Topic>) -> bool {
+        let number = |wanted: Topic| {
+            self.0
+                .iter()
+                .filter(|topic| **topic == Some(wanted))
+                .count()
+        };
+        let of_keys = number(Topic::KeyReplaced);
+        // Notices about replaced keys have places of their own, which no other notices can take.
+        if topic == Some(Topic::KeyReplaced) {
+            return of_keys < UNSENT_KEY_PLACES;
+        }
+        if self.0.len() - of_keys >= MAX_UNSENT - UNSENT_KEY_PLACES {
+            return false;
+        }
+        // These have a lower limit than the outbox: members can cause them, and must not crowd out
+        // other notices.
+        match topic {
+            Some(topic @ Topic::DraftWaiting) => number(topic) < MAX_UNSENT_DRAFTS,
+            Some(topic @ Topic::QuotaNear) => number(topic) < MAX_UNSENT_QUOTAS,
+            _ => true,
+        }
     }
-    Ok(waiting >= this_topic)
 }

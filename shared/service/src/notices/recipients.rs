@@ -6,6 +6,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, MAX_PAGE, When, Write};
 
+use super::WaitingTopics;
 use crate::app::App;
 use crate::model::device::{self, Device, Pending};
 use crate::model::namespace::Namespace;
@@ -127,6 +128,10 @@ pub(super) async fn announce_machines(
     let waiting = read_waiting_machines(app, namespace).await?;
     // An owner may have decided about all of them in the meantime.
     if !waiting.is_empty() && destinations.any_wants(Topic::MachineWaiting) {
+        let topics = WaitingTopics::read(app, namespace).await?;
+        if !topics.has_room(Some(Topic::MachineWaiting)) {
+            return Ok(Some(now.plus_seconds(MACHINES_PAUSE_SECONDS)));
+        }
         let event = Event::MachineWaiting {
             waiting: waiting.len(),
             machines: waiting.into_iter().take(MAX_MACHINES).collect(),

@@ -3,9 +3,12 @@
 
 use serde_json::json;
 use vault_service::model::namespace::Kind;
+use vault_service::model::notice::{Event, Outgoing};
+use vault_store::records::When;
 
 use super::{draft, payment, quota_near, replaced_key};
 use crate::admin::{desk, empty_desk};
+use crate::common::commit;
 use crate::quota::bytes;
 use crate::support::key;
 use crate::team::{Team, propose_skill};
@@ -265,4 +268,51 @@ async fn a_vault_that_signs_itself_has_notices_too() {
     assert_eq!(desk.ask_in(1, "laptop").await, "201");
     assert_eq!(desk.send_due().await, (1, 0));
     assert_eq!(endpoints.events()[0].0, "machine_waiting");
+}
+
+/// Notices of a version that did not count those about machines.
+#[tokio::test]
+async fn no_other_notices_take_the_places_of_replaced_keys() {
+    let mut desk = empty_desk().await;
+    desk.sending(false);
+    desk.webhook("a.example", &[]).await;
+    let event = Event::MachineWaiting {
+        waiting: 1,
+        machines: Vec::new(),
+    };
+    let now = desk.world.now();
+    for n in 0..110 {
+        let notice = Outgoing::new(event.clone(), now);
+        let id = format!("01A{n:023}");
+        let write = notice.to_write(&desk.acme.id, &id, When::Absent).unwrap();
+        commit(&desk.world.app, vec![write]).await;
+    }
+    for n in 0..22 {
+        let queued = desk.queue_notice(&desk.acme, replaced_key()).await;
+        assert_eq!(queued, if n < 20 { 2 } else { 0 }, "{n}");
+    }
+}
+
+#[tokio::test]
+async fn machines_that_wait_are_announced_when_the_outbox_has_room() {
+    let mut desk = empty_desk().await;
+    let endpoints = desk.sending(false);
+    desk.webhook("a.example", &[]).await;
+    for _ in 0..80 {
+        desk.queue_notice(&desk.acme, payment()).await;
+    }
+    assert_eq!(desk.ask_in(1, "laptop").await, "201");
+    endpoints.answer("a.example", 500);
+    desk.send_due().await;
+    // The mark stays, and no notice more.
+    assert_eq!(desk.unsent(&desk.acme).await.len(), 81);
+    endpoints.answer("a.example", 200);
+    endpoints.got();
+    for _ in 0..3 {
+        desk.world.clock.advance(3600);
+        desk.send_due().await;
+    }
+    let events = endpoints.events();
+    let about_machines = events.iter().filter(|(kind, _)| kind == "machine_waiting");
+    assert_eq!((about_machines.count(), events.len()), (1, 81));
 }
