@@ -264,6 +264,13 @@ pub enum Recipient {
     Owner(String),
 }
 
+impl Recipient {
+    /// Whether it is an owner, who gets mail.
+    pub const fn is_owner(&self) -> bool {
+        matches!(self, Self::Owner(_))
+    }
+}
+
 /// The delivery of a notice to one recipient, with the attempts so far.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Delivery {

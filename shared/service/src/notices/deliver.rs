@@ -22,7 +22,7 @@ use crate::app::App;
 use crate::model::limits::Window;
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::notice::{
-    Delivery, Destinations, Due, MACHINES, Outgoing, Recipient, due_key, outbox_partition,
+    Delivery, Destinations, Due, MACHINES, Outgoing, Recipient, Topic, due_key, outbox_partition,
 };
 use crate::senders::Senders;
 
@@ -34,10 +34,15 @@ const SLICE: Duration = Duration::from_secs(10);
 const MAX_PAGES: usize = 10;
 /// Maximum number of attempts per recipient and hour.
 const MAX_PER_HOUR: u32 = 60;
+/// Maximum number of attempts per recipient and hour for notices about replaced keys, besides
+/// those.
+const MAX_KEYS_PER_HOUR: u32 = 20;
 /// Pause after a failed attempt to a recipient, for all its notices, in seconds.
 const FAILURE_PAUSE_SECONDS: i64 = 60;
 /// Pause of the outbox of a suspended namespace, in seconds.
 const SUSPENDED_SECONDS: i64 = 3600;
+/// Pause of a notice that could not be read, in seconds.
+const UNREADABLE_SECONDS: i64 = 3600;
 
 /// Counts of one run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -245,55 +250,69 @@ impl Visit<'_> {
             .records
             .list_page(&partition, "", None, MAX_PAGE)
             .await?;
+        let mut notices = Vec::new();
         for record in waiting.iter().filter(|record| record.key.key != MACHINES) {
-            let due = self.send_notice(record, &destinations).await?;
+            match StoredNotice::read(record) {
+                Ok(notice) => notices.push(notice),
+                // Written by a later version, or damaged. It stays until it expires, and must not
+                // keep the others.
+                Err(error) => {
+                    tracing::error!(
+                        namespace = %namespace.id,
+                        error = error_chain(&error),
+                        "skipped a notice that could not be read"
+                    );
+                    let later = app.clock.now().plus_seconds(UNREADABLE_SECONDS);
+                    next = earlier_time(next, Some(later));
+                }
+            }
+        }
+        // What an attacker with a stolen key would do is told first, and by mail before a webhook
+        // that does not answer takes the time.
+        notices.sort_by_key(|notice| !notice.is_about_keys());
+        for notice in &mut notices {
+            if notice.is_about_keys() {
+                self.send_notice(notice, &destinations, Recipient::is_owner)
+                    .await?;
+            }
+        }
+        for notice in &mut notices {
+            let due = self.send_notice(notice, &destinations, |_| true).await?;
             next = earlier_time(next, due);
         }
         Ok(next)
     }
 
-    /// Sends one notice to the recipients that are due. Returns when it is due next.
+    /// Sends one notice to those recipients that are due and `meant`. Returns when it is due next.
     async fn send_notice(
         &mut self,
-        record: &Record,
+        notice: &mut StoredNotice,
         destinations: &Destinations,
+        meant: fn(&Recipient) -> bool,
     ) -> Result<Option<Timestamp>, StoreError> {
-        let mut stored_notice = StoredNotice {
-            id: record.key.key.clone(),
-            outgoing: record.read()?,
-            revision: Some(record.revision),
-        };
         // The recipients are chosen now and not at the event, whose commit should not read all
         // users of the vault.
-        if stored_notice.outgoing.deliveries.is_none() {
-            let topic = stored_notice.outgoing.event.topic();
+        if notice.outgoing.deliveries.is_none() {
+            let topic = notice.outgoing.event.topic();
             let chosen = new_deliveries(self.app, self.namespace, destinations, topic).await?;
             // If this fails, another process is choosing them; the next run sees its choice.
-            if !self
-                .store_deliveries(&mut stored_notice, chosen, None)
-                .await?
-                .is_done()
-            {
+            let stored = self.store_deliveries(notice, chosen, None).await?;
+            if !stored.is_done() {
                 return Ok(Some(self.app.clock.now()));
             }
         }
+        let mut deliveries = notice.outgoing.deliveries.clone().unwrap_or_default();
+        deliveries.retain(|delivery| meant(&delivery.to));
+        deliveries.sort_by_key(|delivery| !delivery.to.is_owner());
         let mut next = None;
-        for delivery in stored_notice
-            .outgoing
-            .deliveries
-            .clone()
-            .unwrap_or_default()
-        {
+        for delivery in &deliveries {
             let due_at = self.paused_until.get(&delivery.to).copied();
             let due_at = due_at.map_or(delivery.due_at, |at| at.max(delivery.due_at));
             if due_at > self.app.clock.now() || Instant::now() >= self.until {
                 next = earlier_time(next, Some(due_at));
                 continue;
             }
-            next = earlier_time(
-                next,
-                self.attempt_delivery(&mut stored_notice, &delivery).await?,
-            );
+            next = earlier_time(next, self.attempt_delivery(notice, delivery).await?);
         }
         Ok(next)
     }
@@ -310,7 +329,7 @@ impl Visit<'_> {
         // already scheduled.
         let retry = delivery.next_retry(now);
         let next = retry.as_ref().map(|retry| retry.due_at);
-        let window = self.rate_window(&delivery.to);
+        let window = self.rate_window(held, &delivery.to);
         let begun = held.replace_delivery(delivery, retry);
         // The hourly count is in the same commit, so that several processes cannot exceed the limit
         // together.
@@ -321,7 +340,10 @@ impl Visit<'_> {
             StoreOutcome::Done => {}
             StoreOutcome::Limited => {
                 let later = now.plus_seconds(window.seconds_left(now).cast_signed());
-                self.paused_until.insert(delivery.to.clone(), later);
+                // Notices about keys have a limit of their own, which pauses no others.
+                if !held.is_about_keys() {
+                    self.paused_until.insert(delivery.to.clone(), later);
+                }
                 return Ok(Some(later));
             }
             // Another process is making this attempt.
@@ -368,9 +390,14 @@ impl Visit<'_> {
         Ok(None)
     }
 
-    fn rate_window(&self, to: &Recipient) -> Window<'static> {
+    /// Returns the window in which attempts to a recipient are counted. Members can use up the one
+    /// of other notices, so those about replaced keys have their own.
+    fn rate_window(&self, notice: &StoredNotice, to: &Recipient) -> Window<'static> {
         let (Recipient::Webhook(id) | Recipient::Owner(id)) = to;
         let recipient = format!("{}/{id}", self.namespace.id);
+        if notice.is_about_keys() {
+            return Window::about_subject("notices-keys", recipient, MAX_KEYS_PER_HOUR, 3600);
+        }
         Window::about_subject("notices", recipient, MAX_PER_HOUR, 3600)
     }
 
@@ -428,6 +455,18 @@ impl StoreOutcome {
 }
 
 impl StoredNotice {
+    fn read(record: &Record) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: record.key.key.clone(),
+            outgoing: record.read()?,
+            revision: Some(record.revision),
+        })
+    }
+
+    fn is_about_keys(&self) -> bool {
+        self.outgoing.event.topic() == Some(Topic::KeyReplaced)
+    }
+
     /// Returns the deliveries with `replacement` in place of `delivery`; without one, `delivery` is
     /// removed.
     fn replace_delivery(

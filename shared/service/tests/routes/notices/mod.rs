@@ -34,6 +34,8 @@ pub struct Endpoints {
     /// Hosts that answer when they are told to.
     slow: Mutex<BTreeSet<String>>,
     go_on: Notify,
+    /// A slow host was asked.
+    asked: Notify,
     arrived: Notify,
     got: Mutex<Vec<WebhookMessage>>,
     mails: Mutex<Vec<Mail>>,
@@ -73,6 +75,7 @@ impl Webhooks for Endpoints {
         let url = url::Url::parse(message.address.as_str()).unwrap();
         let host = url.host_str().unwrap().to_owned();
         if self.slow.lock().unwrap().contains(&host) {
+            self.asked.notify_one();
             self.go_on.notified().await;
         }
         self.got.lock().unwrap().push(message.clone());

@@ -12,7 +12,7 @@ use vault_service::notices::{Delivered, deliver_due};
 use vault_service::senders::WebhookMessage;
 use vault_store::records::{RecordKey, When, Write};
 
-use super::{A_PASS, draft, payment};
+use super::{A_PASS, draft, payment, quota_near, replaced_key};
 use crate::admin::{ADA, empty_desk, token};
 use crate::common::{self, commit};
 
@@ -283,4 +283,96 @@ async fn an_outbox_that_cannot_be_read_keeps_no_notice_of_another() {
     desk.queue_notice(&other, payment()).await;
     assert_eq!(desk.send_due().await, (1, 0));
     assert_eq!(endpoints.events()[0].1["vault"], "other");
+}
+
+/// A firewall lets an endpoint accept and never answer.
+#[tokio::test]
+async fn a_hanging_webhook_does_not_delay_the_mail_about_a_replaced_key() {
+    let mut desk = empty_desk().await;
+    let endpoints = desk.sending(true);
+    desk.webhook("slow.example", &[]).await;
+    let path = "/admin/vaults/acme/notices/mail";
+    let on = json!({ "mail": true });
+    assert_eq!(
+        desk.ask(&desk.owner, "PUT", path, Some(&on)).await.status,
+        200
+    );
+    endpoints
+        .slow
+        .lock()
+        .unwrap()
+        .insert("slow.example".to_owned());
+    for n in 0..3 {
+        desk.queue_notice(&desk.acme, draft(n)).await;
+    }
+    for _ in 0..2 {
+        desk.queue_notice(&desk.acme, replaced_key()).await;
+    }
+    let app = desk.world.app.clone();
+    let until = Instant::now() + A_PASS;
+    let pass = tokio::spawn(async move { deliver_due(&app, until).await.unwrap() });
+    // The first attempt at the webhook waits for its answer.
+    endpoints.asked.notified().await;
+    let mails = endpoints.mails();
+    let subjects: Vec<_> = mails.iter().map(|mail| mail.subject.to_string()).collect();
+    assert_eq!(subjects.len(), 2, "{subjects:?}");
+    for subject in subjects {
+        assert!(subject.contains("the keys have changed"), "{subject}");
+    }
+    endpoints.slow.lock().unwrap().clear();
+    endpoints.go_on.notify_one();
+    assert_eq!(pass.await.unwrap().arrived, 10);
+}
+
+/// Members cause the others.
+#[tokio::test]
+async fn notices_about_replaced_keys_have_an_hourly_limit_of_their_own() {
+    let mut desk = empty_desk().await;
+    let endpoints = desk.sending(false);
+    desk.webhook("a.example", &[]).await;
+    for n in 0..50 {
+        desk.queue_notice(&desk.acme, draft(n)).await;
+    }
+    for n in 0..10 {
+        desk.queue_notice(&desk.acme, quota_near(n)).await;
+    }
+    assert_eq!(desk.send_due().await, (60, 0));
+    desk.queue_notice(&desk.acme, payment()).await;
+    for _ in 0..20 {
+        desk.queue_notice(&desk.acme, replaced_key()).await;
+    }
+    endpoints.events();
+    assert_eq!(desk.send_due().await, (20, 0));
+    assert!(
+        endpoints
+            .events()
+            .iter()
+            .all(|(kind, _)| kind == "key_replaced")
+    );
+    desk.queue_notice(&desk.acme, replaced_key()).await;
+    assert_eq!(desk.send_due().await, (0, 0));
+    desk.world.clock.advance(3600);
+    assert_eq!(desk.send_due().await, (2, 0));
+}
+
+/// A version that is newer writes notices that this one does not know.
+#[tokio::test]
+async fn a_notice_that_cannot_be_read_keeps_no_other_of_its_vault() {
+    let mut desk = empty_desk().await;
+    let endpoints = desk.sending(false);
+    desk.webhook("a.example", &[]).await;
+    desk.queue_notice(&desk.acme, payment()).await;
+    let key = desk.unsent(&desk.acme).await[0].key.clone();
+    common::put(&desk.world.app, key, &json!({ "event": "?" })).await;
+    desk.world.clock.advance(1);
+    for event in [draft(1), quota_near(1), replaced_key()] {
+        assert_eq!(desk.queue_notice(&desk.acme, event).await, 2);
+    }
+    assert_eq!(desk.send_due().await, (3, 0));
+    assert_eq!(endpoints.events()[0].0, "key_replaced");
+    // It is looked at again, and the outbox is not forgotten.
+    assert_eq!(
+        (desk.unsent(&desk.acme).await.len(), desk.due().await),
+        (1, 1)
+    );
 }
