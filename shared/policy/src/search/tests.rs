@@ -212,6 +212,17 @@ fn a_query_of_everyday_words_only_is_answered_by_them() {
     assert_eq!(names(&ranking, "how to"), ["how-to"]);
 }
 
+#[test]
+fn advice_in_a_description_is_no_exclusion() {
+    let ranking = Ranking::new([text(
+        "strong-passwords",
+        "Never use weak passwords again: generates strong passwords and passphrases.",
+    )]);
+    for query in ["passphrase", "weak passwords", "generate passphrases"] {
+        assert_eq!(names(&ranking, query), ["strong-passwords"], "{query}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_query_is_answered_in_order(query in ".{0,200}", texts in proptest::collection::vec("[a-c ]{0,12}", 0..20), top_k in 0_usize..25) {

@@ -37,8 +37,11 @@ static SHARES: LazyLock<HashMap<String, f64>> = LazyLock::new(|| {
 /// The words with which a description begins to say what the skill is not for; that part lasts to
 /// the end of the sentence.
 static EXCLUSION: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"(?i)\b(?:do not use|don['’]t use|never use|not (?:intended |meant )?for)\b";
-    Regex::new(pattern).expect("a constant pattern")
+    // "Never use weak passwords again" is advice about passwords, so "use" alone is not enough.
+    let use_of =
+        "(?:do not|don['’]t|never) use(?::|\\s+(?:it|this|for|to|with|when|if|as|in|on)\\b)";
+    let pattern = format!(r"(?i)\b(?:{use_of}|not (?:intended |meant )?for\b)");
+    Regex::new(&pattern).expect("a constant pattern")
 });
 
 /// Names of programming languages that end in a sign (`C#`, `C++`). Without the sign only a letter
@@ -247,7 +250,18 @@ mod tests {
                 "not for reindexing ",
             ),
             ("Don’t use with node.js", " ", "Don’t use with node.js "),
+            (
+                "Never use for tests: slow",
+                " ",
+                "Never use for tests: slow ",
+            ),
+            ("Do not use: tests", " ", "Do not use: tests "),
             ("Not only for tests", "Not only for tests", ""),
+            (
+                "Never use weak passwords again: makes strong ones. Don't use old ones",
+                "Never use weak passwords again: makes strong ones. Don't use old ones",
+                "",
+            ),
             ("", "", ""),
         ];
         for (text, purpose, excluded) in cases {
