@@ -223,6 +223,15 @@ fn advice_in_a_description_is_no_exclusion() {
     }
 }
 
+#[test]
+fn the_turkish_capital_i_is_an_i() {
+    let ranking = Ranking::new([text("fatura", "İhracat faturası hazırlar.")]);
+    for query in ["ihracat", "Ihracat", "İhracat", "İHRACAT"] {
+        assert_eq!(names(&ranking, query), ["fatura"], "{query}");
+    }
+    assert!(names(&ranking, "I").is_empty());
+}
+
 proptest! {
     #[test]
     fn any_query_is_answered_in_order(query in ".{0,200}", texts in proptest::collection::vec("[a-c ]{0,12}", 0..20), top_k in 0_usize..25) {

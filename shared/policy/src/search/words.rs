@@ -125,7 +125,12 @@ fn clause_end(text: &str) -> usize {
 /// Splits a text into runs of letters and digits in lower case, each changed by `term`. Scripts
 /// without spaces between words give pairs of neighbouring characters.
 fn split_runs(text: &str, term: impl Fn(&str) -> String) -> Vec<String> {
-    let folded: String = text.nfkc().flat_map(char::to_lowercase).collect();
+    // In lower case, the Turkish `İ` is `i` with a dot of its own, which would split the word.
+    let folded: String = text
+        .nfkc()
+        .flat_map(char::to_lowercase)
+        .filter(|character| *character != '\u{307}')
+        .collect();
     let mut terms = Vec::new();
     for run in folded.split(|character: char| !character.is_alphanumeric()) {
         let mut rest = run;
@@ -188,6 +193,7 @@ mod tests {
     fn endings_and_case_do_not_matter() {
         assert_eq!(stems("Deploying deploys DEPLOYED"), ["deploy"; 3]);
         assert_eq!(stems("ＦＬＡＫＹ-tests"), ["flaki", "test"]);
+        assert_eq!(stems("İHRACAT"), stems("ihracat"));
     }
 
     #[test]
