@@ -20,8 +20,13 @@ use self::thesaurus::{Span, THESAURUS};
 use self::words::LIGHT_SHARE;
 pub(crate) use self::words::split_words;
 
-/// The largest number of words of a query; later ones are ignored.
+/// The largest number of words of a query that context rules of a policy compare; later ones are
+/// ignored.
 pub const MAX_QUERY_WORDS: usize = 64;
+/// The largest number of distinct words and phrases of a query; a search ignores later ones.
+/// Everyday words that it ignores anyway do not count. A request in Chinese has about one for each
+/// character.
+const MAX_QUERY_TERMS: usize = 256;
 
 // The constants k1 and b of BM25. Descriptions are short, so their length counts a little less than
 // usual (b = 0.75).
@@ -326,7 +331,7 @@ impl Ranking {
                 .map(|(other, _)| other.as_str())
                 .take_while(|other| other.starts_with(&term.text))
                 .filter(|other| other.len() > term.text.len() && !other.contains(' '))
-                // A short word can begin thousands of terms, and a query may have 64 such words.
+                // A short word can begin thousands of terms, and a query may have many such words.
                 .take(MOST_PREFIX_TERMS)
                 .for_each(|other| known.push((other, PREFIX_SHARE)));
         }
@@ -484,8 +489,7 @@ fn join_span(words: &[String], span: Span) -> String {
 /// Returns the distinct words and phrases of a query, up to the limit. Words that say nothing
 /// (weight 0) are left out unless there are no others.
 fn query_terms(query: &str) -> Vec<QueryTerm> {
-    let mut words = words::stems(query);
-    words.truncate(MAX_QUERY_WORDS);
+    let words = words::stems(query);
     let names = words::name_stems(query);
     let mut seen = BTreeSet::new();
     let spans = THESAURUS.divide_phrases(&words).into_iter();
@@ -512,6 +516,8 @@ fn query_terms(query: &str) -> Vec<QueryTerm> {
         }
     }
     terms.retain(|term| term.share > 0.0);
+    // Only now: repeated and ignored words must not push out those that matter.
+    terms.truncate(MAX_QUERY_TERMS);
     terms
 }
 

@@ -224,6 +224,22 @@ fn advice_in_a_description_is_no_exclusion() {
 }
 
 #[test]
+fn words_that_say_nothing_do_not_push_out_the_request() {
+    let ranking = Ranking::new([
+        text("release-notes", "Writes release notes."),
+        text("zh-tests", "编写测试和代码审查。"),
+    ]);
+    let repeated = "x ".repeat(MAX_QUERY_TERMS) + "release notes";
+    assert_eq!(names(&ranking, &repeated), ["release-notes"]);
+    let ignored = "the ".repeat(MAX_QUERY_TERMS) + "release notes";
+    assert_eq!(names(&ranking, &ignored), ["release-notes"]);
+    // In Chinese, each pair of neighbouring characters is a word of the query.
+    let request = "我们的团队正在开发一个新的网站项目需要你的帮助因为最近我们遇到了很多很多的问题\
+                   所以现在非常着急希望你能够马上为我们的这个网站项目编写测试并且进行代码审查";
+    assert_eq!(names(&ranking, request), ["zh-tests"]);
+}
+
+#[test]
 fn the_turkish_capital_i_is_an_i() {
     let ranking = Ranking::new([text("fatura", "İhracat faturası hazırlar.")]);
     for query in ["ihracat", "Ihracat", "İhracat", "İHRACAT"] {
