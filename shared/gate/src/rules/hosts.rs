@@ -264,8 +264,10 @@ pub(crate) fn urls(text: &[u8]) -> impl Iterator<Item = Url<'_>> {
                 .count();
             let word = &text[at - scheme..at];
             let slashes = text[from..].iter().take_while(is_slash).count();
-            let is_web =
-                word.ends_with(b"http") || word.ends_with(b"https") || word.ends_with(b"ftp");
+            let is_web = word.ends_with(b"http")
+                || word.ends_with(b"https")
+                || word.ends_with(b"ftp")
+                || matches!(word, b"ws" | b"wss");
             if !is_web || slashes == 0 {
                 continue;
             }
@@ -275,7 +277,11 @@ pub(crate) fn urls(text: &[u8]) -> impl Iterator<Item = Url<'_>> {
                 Ok(whole) => whole,
                 Err(error) => std::str::from_utf8(&part[..error.valid_up_to()]).unwrap_or_default(),
             };
-            let url = Url::of(at - scheme, whole, !word.ends_with(b"https"));
+            let url = Url::of(
+                at - scheme,
+                whole,
+                !word.ends_with(b"https") && word != b"wss",
+            );
             if !url.host.as_str().is_empty() {
                 return Some(url);
             }

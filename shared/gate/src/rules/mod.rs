@@ -70,7 +70,7 @@ macro_rules! shell {
 /// Files and stores that hold secrets.
 macro_rules! store {
     () => {
-        r"(?:\.ssh\b|id_rsa|id_ed25519|id_ecdsa|\.aws(?:/(?:credentials|config|sso|cli)\b|/?[*\x22'\s)])|\.env(?:\.\w+)?\b|\.netrc|\.npmrc|\.pypirc|\.git-credentials|\.config/gh|\.kube/config|\.docker/config|/etc/(?:passwd|shadow|sudoers)|\.gnupg|\bkeychain|login data|cookies\.sqlite|wallet\.dat|\.keystore|\.bash_history|\.zsh_history|credentials(?:\.json)?\b|\.claude(?:/|\.json)|\.openclaw/|\.clawdbot/|/proc/\S*/environ)"
+        r"(?:\.ssh\b|id_rsa|id_ed25519|id_ecdsa|\.aws(?:[\\/]+(?:credentials|config|sso|cli)\b|/?[*\x22'\s)])|\.env(?:\.\w+)?\b|\.netrc|\.npmrc|\.pypirc|\.git-credentials|\.config[\\/]+gh|\.kube[\\/]+config|\.docker[\\/]+config|/etc/(?:passwd|shadow|sudoers)|\.gnupg|\bkeychain|login data|cookies\.sqlite|wallet\.dat|\.keystore|\.bash_history|\.zsh_history|credentials(?:\.json)?\b|\.claude(?:[\\/]|\.json)|\.codex[\\/]|\.openclaw/|\.clawdbot/|/proc/\S*/environ)"
     };
 }
 /// A variable whose name says that it is a secret.

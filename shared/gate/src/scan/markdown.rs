@@ -21,8 +21,14 @@ fn offset_of_inner(line: &[u8], length: usize) -> usize {
     line.trim_ascii_end().len().saturating_sub(length)
 }
 
-pub(super) fn split_markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
-    let mut at = read_frontmatter(builder, lines);
+/// Splits Markdown. With `joins_values`, a value of the frontmatter that has several lines is read
+/// as one text; otherwise each line of the frontmatter is a statement.
+pub(super) fn split_markdown(
+    builder: &mut Builder<'_>,
+    lines: &[(usize, usize)],
+    joins_values: bool,
+) {
+    let mut at = read_frontmatter(builder, lines, joins_values);
     while at < lines.len() {
         let (start, end) = lines[at];
         let text = strip_quote_marks(builder.line(lines[at]));
@@ -137,7 +143,11 @@ fn read_framed_rows(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: u
     end
 }
 
-fn read_frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usize {
+fn read_frontmatter(
+    builder: &mut Builder<'_>,
+    lines: &[(usize, usize)],
+    joins_values: bool,
+) -> usize {
     let is_rule = |builder: &Builder<'_>, at: usize| {
         lines.get(at).is_some_and(|line| {
             builder.line(*line).trim_ascii_end().ends_with(b"---") && line.1 - line.0 <= 8
@@ -149,6 +159,11 @@ fn read_frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usiz
     let Some(close) = (1..lines.len().min(2_000)).find(|at| is_rule(builder, *at)) else {
         return 0;
     };
+    if joins_values {
+        read_values(builder, &lines[1..close]);
+        builder.begin_section(lines[close].1, None);
+        return close + 1;
+    }
     for line in &lines[1..close] {
         // YAML drops comments, but agents read the raw file, and people see neither.
         let is_comment = builder.line(*line).trim_ascii().starts_with(b"#");
@@ -158,6 +173,60 @@ fn read_frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usiz
     // Rules over a section must not combine the frontmatter with the text below it.
     builder.begin_section(lines[close].1, None);
     close + 1
+}
+
+/// Splits the lines of a frontmatter into sentences, of which one may have several lines: lines
+/// that are indented deeper than their key continue its value, unless they begin a key or an item.
+fn read_values(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
+    let indent = |line: &[u8]| line.iter().take_while(|byte| **byte == b' ').count();
+    // The line at which the present value begins, and its indentation.
+    let mut begun: Option<(usize, usize)> = None;
+    // The indentation of the key whose value is a block scalar (`|` or `>`): every deeper line
+    // belongs to that value, whatever it begins with.
+    let mut scalar: Option<usize> = None;
+    for at in 0..lines.len() {
+        let line = builder.line(lines[at]);
+        let text = line.trim_ascii();
+        let (depth, is_blank) = (indent(line), text.is_empty());
+        let begins_entry = is_item(text) || begins_key(text);
+        let opens_scalar = opens_block_scalar(text);
+        let is_in_scalar = !is_blank && scalar.is_some_and(|key| depth > key);
+        let is_deeper = begun.is_some_and(|(_, key)| is_in_scalar || depth > key && !begins_entry);
+        if is_deeper && !is_blank {
+            builder.join_lines_at(lines[at - 1].1);
+            continue;
+        }
+        if let Some((first, _)) = begun.take() {
+            split_sentences(builder, lines[first].0, lines[at - 1].1, FRONT);
+        }
+        if !is_blank {
+            begun = Some((at, depth));
+            if !is_in_scalar {
+                scalar = opens_scalar.then_some(depth);
+            }
+        }
+    }
+    if let (Some((first, _)), Some(last)) = (begun, lines.last()) {
+        split_sentences(builder, lines[first].0, last.1, FRONT);
+    }
+}
+
+/// Tells whether a line of YAML begins with a key.
+fn begins_key(text: &[u8]) -> bool {
+    let letters = text
+        .iter()
+        .take_while(|byte| byte.is_ascii_alphanumeric() || b"_-.\"'".contains(byte))
+        .count();
+    matches!(text[letters..], [b':'] | [b':', b' ', ..]) && letters > 0
+}
+
+/// Tells whether the value of a line of YAML is a block scalar on the lines below it.
+fn opens_block_scalar(text: &[u8]) -> bool {
+    let mark = text.trim_ascii_end();
+    let digits = |byte: &&u8| byte.is_ascii_digit() || b"+-".contains(byte);
+    let signs = mark.iter().rev().take_while(digits).count();
+    let mark = &mark[..mark.len() - signs];
+    mark.ends_with(b"|") || mark.ends_with(b">")
 }
 
 /// Returns the character and the length of the mark that opens a fenced block.
@@ -280,7 +349,7 @@ fn read_paragraph(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usi
     while let Some(next) = lines.get(at + 1) {
         let text = strip_quote_marks(builder.line(*next));
         if text.is_empty()
-            || text.starts_with(b"#")
+            || is_heading(text)
             || text.starts_with(b"|")
             || text.starts_with(b"<!--")
             || is_unseen(text)
@@ -291,29 +360,36 @@ fn read_paragraph(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usi
         // Two items are two statements, so that the words of a harmless item cannot excuse the next
         // one.
         if is_item(text) {
-            split_sentences(builder, start, lines[at].1);
+            split_sentences(builder, start, lines[at].1, PROSE);
             start = next.0;
         } else {
             builder.join_lines_at(lines[at].1);
         }
         at += 1;
     }
-    split_sentences(builder, start, lines[at].1);
+    split_sentences(builder, start, lines[at].1, PROSE);
     at + 1
+}
+
+/// Tells whether a line is a heading: one to six `#`, and white space or the end behind them.
+fn is_heading(text: &[u8]) -> bool {
+    let marks = text.iter().take_while(|byte| **byte == b'#').count();
+    (1..=6).contains(&marks) && text.get(marks).is_none_or(u8::is_ascii_whitespace)
 }
 
 fn is_item(text: &[u8]) -> bool {
     matches!(
         text,
         [b'-' | b'*' | b'+', b' ', ..]
-            | [b'0'..=b'9', b'.' | b')', ..]
-            | [b'0'..=b'9', b'0'..=b'9', b'.' | b')', ..]
+            | [b'0'..=b'9', b'.' | b')', b' ', ..]
+            | [b'0'..=b'9', b'0'..=b'9', b'.' | b')', b' ', ..]
     )
 }
 
 /// Splits a range into sentences: at a full stop, an exclamation or question mark, or a full-width
-/// stop, if white space or the end follows. Text in code marks is not split.
-fn split_sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
+/// stop, if white space or the end follows. The stop of an abbreviation ends no sentence. Text in
+/// code marks is not split.
+fn split_sentences(builder: &mut Builder<'_>, start: usize, end: usize, place: u16) {
     let mut from = start;
     let mut at = start;
     let mut in_code = false;
@@ -327,7 +403,7 @@ fn split_sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
             && let Some(comment) = find_comment(&builder.bytes[at..end])
         {
             let stop = at + comment.end;
-            builder.add_statement(from, at, PROSE);
+            builder.add_statement(from, at, place);
             builder.add_statement(at, stop, HIDDEN);
             (from, at) = (stop, stop);
             continue;
@@ -339,15 +415,32 @@ fn split_sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
                 .get(at + 1)
                 .is_none_or(u8::is_ascii_whitespace)
             // The number of a list item is not the end of a sentence.
-            && at.saturating_sub(from) > 3;
+            && at.saturating_sub(from) > 3
+            && !(byte == b'.' && is_abbreviation(&builder.bytes[from..at]));
         if !in_code && (wide || narrow) {
             let stop = (at + if wide { 3 } else { 1 }).min(end);
-            builder.add_statement(from, stop, PROSE);
+            builder.add_statement(from, stop, place);
             from = stop;
             at = stop;
         } else {
             at += 1;
         }
     }
-    builder.add_statement(from, end, PROSE);
+    builder.add_statement(from, end, place);
+}
+
+/// Tells whether the last word before a full stop is an abbreviation: a single letter, a word with
+/// a full stop inside ("i.e"), or one of a few words of several languages.
+fn is_abbreviation(text: &[u8]) -> bool {
+    const WORDS: [&[u8]; 11] = [
+        b"approx", b"bzw", b"ca", b"cf", b"evtl", b"ggf", b"incl", b"nr", b"resp", b"usw", b"vs",
+    ];
+    // No abbreviation is longer, so a long word is not read to its beginning.
+    let text = &text[text.len().saturating_sub(10)..];
+    let is_letter = |byte: &&u8| byte.is_ascii_alphabetic() || **byte >= 0x80 || **byte == b'.';
+    let length = text.iter().rev().take_while(is_letter).count();
+    let word = &text[text.len() - length..];
+    let letters = String::from_utf8_lossy(word);
+    let is_initials = |part: &str| part.chars().count() == 1;
+    !word.is_empty() && letters.split('.').all(is_initials) || WORDS.contains(&word)
 }

@@ -23,6 +23,7 @@ mod signature;
 mod spans;
 mod text;
 mod total;
+mod unbroken;
 mod words;
 
 use crate::finding::{Finding, Level, View};
@@ -282,8 +283,9 @@ fn scan_text(
         }
     }
     // Records which rule matched in which statement as it stands, so that `scan_joined` does not
-    // report the same match again.
+    // report the same match again; and what each match weighs, for the text as it is shown.
     let mut seen = HashSet::new();
+    let mut weights = HashMap::new();
     for mut hit in scan.run_on(&reading.bytes, &segments) {
         let offset = reading.raw_offset(hit.at);
         if let Some(other) = hit.other.take() {
@@ -292,11 +294,47 @@ fn scan_text(
         }
         let text = &reading.bytes[hit.at.min(hit.span.end)..hit.span.end];
         seen.insert((hit.rule.rule.id, hit.span.start));
+        let weight = weights.entry((hit.rule.rule.id, offset)).or_insert(u8::MAX);
+        *weight = hit.act.rank().min(*weight);
         place.push_text(scan, &hit, offset, text);
+    }
+    if matches!(kind, Kind::Markdown | Kind::Plain) {
+        scan_shown(
+            scan,
+            &place,
+            unbroken::frontmatter_end(&reading, &segments),
+            &weights,
+        );
     }
     scan_joined(&reading, &segments, scan, &place, &seen);
     scan_decoded(&source.raw, is_signature, scan, &place);
     true
+}
+
+/// Scans a Markdown text again as it is shown, without comments and escapes. Reports what the first
+/// scan did not see, or weighed less; `weights` has the weight of each rule's match at each offset
+/// of the raw text.
+fn scan_shown(
+    scan: &mut Scan,
+    place: &FilePlace<'_>,
+    front: Option<usize>,
+    weights: &HashMap<(&'static str, usize), u8>,
+) {
+    scan.work += place.raw.len() as u64;
+    let front = front.unwrap_or(place.raw.len());
+    let Some(mut reading) = unbroken::read_unbroken(place.raw, front) else {
+        return;
+    };
+    scan.work += 2 * reading.bytes.len() as u64;
+    let segments = segment::split_shown(&mut reading.bytes);
+    for hit in scan.run_on(&reading.bytes, &segments) {
+        let offset = reading.raw_offset(hit.at);
+        let before = weights.get(&(hit.rule.rule.id, offset));
+        if before.is_none_or(|before| hit.act.rank() < *before) {
+            let text = &reading.bytes[hit.at.min(hit.span.end)..hit.span.end];
+            place.push_text(scan, &hit, offset, text);
+        }
+    }
 }
 
 /// Tells whether a line, or a command with the lines that continue it, was read in pieces. A

@@ -18,7 +18,7 @@ macro_rules! between {
 
 /// A refusal to do it, directly before the match.
 static REFUSES: Lazy = Lazy::new(concat!(
-    r"(?:\b(?:never|do(?:es)? not|don'?t|must not|should not|may not|cannot|refuses? to|not to)(?: (?:ever|blindly|just|automatically|directly))?(?: (?:run|execute|use|trust|follow|obey|install|pipe|paste|allow|accept|send|share|include|write|recommend|suggest|add)\b)?",
+    r"(?:\b(?:never|do(?:es)? not|don'?t|must not|should not|may not|cannot|refuses? to|not to)(?: (?:ever|blindly|just|automatically|directly))?(?: (?:run|execute|use|trust|follow|obey|install|pipe|paste|allow|accept|send|upload|post|share|include|write|recommend|suggest|add)\b)?",
     r"|\b(?:avoid(?:s|ing)?|reject(?:s|ed|ing)?|refus(?:e|es|ing)|den(?:y|ies)|forbids?|prohibits?)\b)",
     between!()
 ));

@@ -82,11 +82,20 @@ pub(super) fn split_text(bytes: &mut [u8], kind: Kind) -> Segments {
     let mut builder = Builder::new(bytes);
     match kind {
         // Read text of an unknown kind as Markdown, because it may be prose for an agent.
-        Kind::Markdown | Kind::Plain => split_markdown(&mut builder, &lines),
+        Kind::Markdown | Kind::Plain => split_markdown(&mut builder, &lines, false),
         Kind::Shell => split_code(&mut builder, &lines, SHELL),
         Kind::Code => split_code(&mut builder, &lines, CODE),
         Kind::Data => split_code(&mut builder, &lines, DATA),
     }
+    builder.finish()
+}
+
+/// Splits Markdown as it is shown: a value of the frontmatter that has several lines is read as
+/// one text, sentence by sentence.
+pub(super) fn split_shown(bytes: &mut [u8]) -> Segments {
+    let lines = line_ranges(bytes);
+    let mut builder = Builder::new(bytes);
+    split_markdown(&mut builder, &lines, true);
     builder.finish()
 }
 

@@ -541,4 +541,5 @@ fn a_paragraph_of_many_short_lines_is_no_long_line() {
 }
 
 mod flood;
+mod shown;
 mod worst;

@@ -135,6 +135,26 @@ impl NormalizedText {
         reading
     }
 
+    /// Reads a text in which each of these ranges, which are in order, is replaced by a character or
+    /// left out. Ranges beyond the text count for nothing.
+    pub(super) fn with_cuts(raw: &str, cuts: &[(std::ops::Range<usize>, Option<char>)]) -> Self {
+        let mut reading = Self {
+            bytes: Vec::with_capacity(raw.len()),
+            steps: Vec::new(),
+        };
+        let mut from = 0;
+        for (range, shown) in cuts.iter().filter(|cut| cut.0.end <= raw.len()) {
+            reading.add_part(&raw[from..range.start], from);
+            if let Some(shown) = shown {
+                let mut buffer = [0; 4];
+                reading.add_part(shown.encode_utf8(&mut buffer), range.start);
+            }
+            from = range.end;
+        }
+        reading.add_part(&raw[from..], from);
+        reading
+    }
+
     /// Adds the part of the raw text that begins at `start`.
     fn add_part(&mut self, part: &str, start: usize) {
         let mut shift = self
