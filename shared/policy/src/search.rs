@@ -9,6 +9,7 @@
 //! misspell. A skill that matches too small a share of the query is no answer, so a search may find
 //! nothing. A name that no skill has, such as that of the caller's project, counts little for this.
 
+mod query;
 mod spelling;
 mod thesaurus;
 mod words;
@@ -16,17 +17,14 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use vault_format::index::IndexEntry;
 
-use self::thesaurus::{Span, THESAURUS};
+use self::query::{QueryTerm, query_terms};
+use self::thesaurus::THESAURUS;
 use self::words::LIGHT_SHARE;
 pub(crate) use self::words::split_words;
 
 /// The largest number of words of a query that context rules of a policy compare; later ones are
 /// ignored.
 pub const MAX_QUERY_WORDS: usize = 64;
-/// The largest number of distinct words and phrases of a query; a search ignores later ones.
-/// Everyday words that it ignores anyway do not count. A request in Chinese has about one for each
-/// character.
-const MAX_QUERY_TERMS: usize = 256;
 
 // The constants k1 and b of BM25. Descriptions are short, so their length counts a little less than
 // usual (b = 0.75).
@@ -117,18 +115,6 @@ struct IndexedSkill {
 struct Posting {
     document: usize,
     frequency: u32,
-}
-
-/// One word or phrase of a query, in the form in which the index holds it.
-#[derive(Clone, Debug)]
-struct QueryTerm {
-    text: String,
-    /// The words of a phrase; empty for a single word.
-    parts: Vec<String>,
-    /// Weight from 0 to 1: less than 1 for an everyday word.
-    share: f64,
-    /// Whether the query writes it like a name.
-    is_name: bool,
 }
 
 /// How well a skill matches a query, or one word of it.
@@ -271,23 +257,52 @@ impl Ranking {
     fn match_query(&self, query: &str) -> (Vec<Match>, f64) {
         let mut totals = vec![Match::default(); self.documents.len()];
         let mut best = BestMatches::with_documents(self.documents.len());
-        let mut asked = 0.0;
         let mut corrections = MOST_CORRECTED_WORDS;
-        for term in query_terms(query) {
-            let known = self.known_terms(&term, &mut corrections);
+        let terms = query_terms(query).into_iter();
+        let terms: Vec<(QueryTerm, Vec<(&str, f64)>)> = terms
+            .map(|term| {
+                let known = self.known_terms(&term, &mut corrections);
+                (term, known)
+            })
+            .collect();
+        let own_words = self.own_words(&terms);
+        let (mut asked, mut known_words) = (0.0, 0.0);
+        let mut own_names = BTreeSet::new();
+        for (mut term, known) in terms {
+            let name = term.written.name;
+            let name = name.filter(|_| own_words.contains(&term.written.position));
+            if name.is_some() && term.written.is_path {
+                // The `github` of an address is not what the query is about.
+                term.share = term.share.min(LIGHT_SHARE);
+            }
             let full = self.match_term(&term, &known, &mut best);
-            // "Release notes for Contoso" asks for release notes: no skill can know the caller's own
-            // names, so the lack of one must not hide an answer.
-            let is_own_name =
-                term.is_name && known.is_empty() && !self.is_known_elsewhere(&term.text);
-            asked += full * if is_own_name { LIGHT_SHARE } else { 1.0 };
+            match name {
+                Some(name) if known.is_empty() => _ = own_names.insert(name),
+                _ => asked += full,
+            }
+            if self.terms.contains_key(&term.text) {
+                known_words += term.share * as_f64(term.parts.len().max(1));
+            }
             best.add_to(&mut totals);
             self.subtract_excluded(&term, &mut totals);
         }
+        asked += self.coverage_weight(0) * weight_of_names(as_f64(own_names.len()), known_words);
         (
             totals,
             asked.min(FULL_QUERY_WORDS * self.coverage_weight(0)),
         )
+    }
+
+    /// Returns the positions of the written words of a query that are names of the caller's: written
+    /// like a name, with a part that no skill has and that is no everyday word.
+    fn own_words(&self, terms: &[(QueryTerm, Vec<(&str, f64)>)]) -> BTreeSet<usize> {
+        let own = terms.iter().filter(|(term, known)| {
+            term.written.name.is_some()
+                && known.is_empty()
+                && !words::is_everyday(&term.text)
+                && !self.is_known_elsewhere(&term.text)
+        });
+        own.map(|(term, _)| term.written.position).collect()
     }
 
     fn best_hits(
@@ -338,6 +353,7 @@ impl Ranking {
         let mut meant = vec![term.text.clone()];
         if known.is_empty()
             && *corrections > 0
+            && term.is_correctable
             && spelling::may_be_misspelled(&term.text)
             && !THESAURUS.has_term(&term.text)
         {
@@ -476,49 +492,19 @@ fn field_terms(text: &str) -> Vec<String> {
     let phrases = THESAURUS.divide_phrases(&terms).into_iter();
     let phrases: Vec<String> = phrases
         .filter(|span| span.length > 1)
-        .map(|span| join_span(&terms, span))
+        .map(|span| terms[span.start..span.start + span.length].join(" "))
         .collect();
     terms.extend(phrases);
     terms
 }
 
-fn join_span(words: &[String], span: Span) -> String {
-    words[span.start..span.start + span.length].join(" ")
-}
-
-/// Returns the distinct words and phrases of a query, up to the limit. Words that say nothing
-/// (weight 0) are left out unless there are no others.
-fn query_terms(query: &str) -> Vec<QueryTerm> {
-    let words = words::stems(query);
-    let names = words::name_stems(query);
-    let mut seen = BTreeSet::new();
-    let spans = THESAURUS.divide_phrases(&words).into_iter();
-    let terms = spans.map(|span| {
-        let text = join_span(&words, span);
-        let parts = words[span.start..span.start + span.length].to_vec();
-        QueryTerm {
-            share: if span.length > 1 {
-                1.0
-            } else {
-                words::share_of(&text)
-            },
-            parts: if span.length > 1 { parts } else { Vec::new() },
-            is_name: names.contains(&text),
-            text,
-        }
-    });
-    let mut terms: Vec<QueryTerm> = terms
-        .filter(|term| seen.insert(term.text.clone()))
-        .collect();
-    if terms.iter().all(|term| term.share == 0.0) {
-        for term in &mut terms {
-            term.share = 1.0;
-        }
-    }
-    terms.retain(|term| term.share > 0.0);
-    // Only now: repeated and ignored words must not push out those that matter.
-    terms.truncate(MAX_QUERY_TERMS);
-    terms
+/// Returns the weight of the caller's own names in a query, as a number of words. "Release notes for
+/// Contoso" asks for release notes: no skill can know the caller's names, so the lack of one must not
+/// hide an answer. More names than words that skills have are no such query: their capitals do not
+/// make "review the Hotel and the Restaurant" a question about code.
+fn weight_of_names(names: f64, known_words: f64) -> f64 {
+    let light = names.min(known_words);
+    light * LIGHT_SHARE + (names - light)
 }
 
 /// Tells whether a word is long enough to match longer words that begin with it.

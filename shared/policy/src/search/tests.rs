@@ -1,3 +1,4 @@
+use super::query::MAX_QUERY_TERMS;
 use super::*;
 use proptest::prelude::*;
 
@@ -161,24 +162,113 @@ fn too_little_of_the_query_is_no_answer() {
     assert_eq!(ranked.first().map(|hit| hit.name), Some("slow-query"));
 }
 
-#[test]
-fn a_name_that_no_skill_has_does_not_hide_the_answer() {
-    let ranking = Ranking::new([
+/// A vault of a few skills that share words with each other.
+fn small_vault() -> Ranking {
+    Ranking::new([
         text(
             "release-notes",
-            "Writes release notes. Do not use for Jira tickets.",
+            "Writes release notes from merged pull requests. Do not use for Jira tickets.",
         ),
-        text("weather", "Says whether it rains."),
-    ]);
-    let found = |query| names(&ranking, query);
-    let answer = ["release-notes"];
-    assert_eq!(found("the notes for Contoso and Fabrikam"), answer);
-    // Words without a capital, words of a title, and words of the thesaurus or of an exclusion do
-    // not count as names of the caller's project.
-    assert!(found("the notes for contoso and fabrikam").is_empty());
-    assert!(found("Notes For Contoso And Fabrikam").is_empty());
-    assert!(found("the notes for Kubernetes and Terraform").is_empty());
-    assert!(found("the notes for Jira and Fabrikam").is_empty());
+        text(
+            "changelog",
+            "Keeps a changelog and release notes up to date.",
+        ),
+        text(
+            "code-review",
+            "Reviews a change of code for bugs and style.",
+        ),
+        text("deploy-web", "Deploys a web application to a server."),
+        text("email-drafts", "Drafts emails and replies."),
+        text("linux-admin", "Administers Linux servers with systemd."),
+        text("meeting-minutes", "Writes the minutes of a meeting."),
+        text("slides", "Makes slides for a talk."),
+    ])
+}
+
+#[test]
+fn a_name_that_no_skill_has_does_not_hide_the_answer() {
+    let ranking = small_vault();
+    let cases = [
+        // Wherever it stands, and in each case.
+        ("release notes for Contoso", "release-notes"),
+        ("Release notes for Contoso", "release-notes"),
+        ("RELEASE NOTES FOR CONTOSO", "release-notes"),
+        ("Release Notes For Contoso", "release-notes"),
+        ("Contoso release notes", "release-notes"),
+        ("Contoso's release notes", "release-notes"),
+        ("Slides about Blue Whales", "slides"),
+        // Names of several words, and several names.
+        ("release notes for Acme Corp GmbH", "release-notes"),
+        ("release notes for Contoso and Fabrikam", "release-notes"),
+        (
+            "release notes: Contoso, Fabrikam, Northwind",
+            "release-notes",
+        ),
+        (
+            "Please write the release notes for Contoso Fabrikam Northwind Initech",
+            "release-notes",
+        ),
+        ("Draft an email to Ann Smith at Contoso Ltd", "email-drafts"),
+        // However it is written.
+        ("release notes for iContoso", "release-notes"),
+        ("release notes for eBay", "release-notes"),
+        ("release notes for acme-frontend", "release-notes"),
+        ("release notes for acme/frontend", "release-notes"),
+        (
+            "release notes for https://github.com/acme/frontend",
+            "release-notes",
+        ),
+        ("release notes for contoso.com", "release-notes"),
+        ("release notes for @Contoso/web", "release-notes"),
+        ("release notes for v2.3.1", "release-notes"),
+        ("release notes for Contoso 4.2.1", "release-notes"),
+        ("release notes for PROJ-1234", "release-notes"),
+        // In scripts that have no capitals.
+        ("release notes for 株式会社コントソ", "release-notes"),
+        ("release notes for 微软中国", "release-notes"),
+        ("release notes for شركة كونتوسو", "release-notes"),
+        ("release notes for חברת קונטוסו", "release-notes"),
+        ("release notes for 삼성전자", "release-notes"),
+        ("release notes for บริษัทคอนโทโซ", "release-notes"),
+    ];
+    for (query, answer) in cases {
+        assert_eq!(names(&ranking, query).first(), Some(&answer), "{query}");
+    }
+    // These are not taken for names of the caller's: words without a capital, and words that the
+    // thesaurus or an exclusion has.
+    for query in [
+        "meeting with contoso and fabrikam",
+        "meeting about Kubernetes and Terraform",
+        "release notes for Jira",
+    ] {
+        assert_eq!(names(&ranking, query), Vec::<&str>::new(), "{query}");
+    }
+}
+
+#[test]
+fn capitals_alone_do_not_make_nonsense_find_something() {
+    let ranking = small_vault();
+    for query in [
+        "write a Poem about Autumn",
+        "review the Restaurant and the Hotel",
+        "deploy the Sourdough and the Croissant",
+        "my Dog and my Cat have a meeting",
+        "please write to Grandma about Christmas and Easter",
+        "Grandma and Grandpa",
+    ] {
+        for query in [query.to_owned(), query.to_lowercase(), query.to_uppercase()] {
+            assert_eq!(names(&ranking, &query), Vec::<&str>::new(), "{query}");
+        }
+    }
+    assert!(names(&ranking, "REVIEW RESTAURANT FOOD").is_empty());
+}
+
+#[test]
+fn a_name_is_not_a_misspelled_word() {
+    let ranking = small_vault();
+    assert!(names(&ranking, "dinner with Linus").is_empty());
+    assert!(!names(&ranking, "meeting with Linus").contains(&"linux-admin"));
+    assert_eq!(names(&ranking, "linus server")[0], "linux-admin");
 }
 
 #[test]
