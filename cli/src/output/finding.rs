@@ -69,6 +69,9 @@ fn render_diagnostic(
         let text = format!("{}, it reads: {}", finding.view.as_str(), finding.excerpt);
         group = group.element(Shown::NOTE.message(clean(&text, 400)));
     }
+    if let Some(way) = finding.way() {
+        group = group.element(Shown::NOTE.message(clean(&way, 400)));
+    }
     if explained && !finding.why.is_empty() {
         let text = format!("{} ({}, {})", finding.why, finding.id, finding.category);
         group = group.element(Shown::NOTE.message(text));

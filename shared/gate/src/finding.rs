@@ -110,6 +110,17 @@ pub fn structure_rules() -> &'static [Rule] {
     &structure::RULES
 }
 
+/// A step of what a skill does over several places.
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Step {
+    /// File of the step, as given. May be hostile text: escape it before printing.
+    pub path: String,
+    /// Line in that file from 1.
+    pub line: u32,
+    /// What happens there: `read`, `fetched`, `passed on`, `sent` or `run`.
+    pub what: &'static str,
+}
+
 /// One problem that a rule found.
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Finding {
@@ -141,6 +152,10 @@ pub struct Finding {
     pub why: &'static str,
     /// The fix, in one sentence; empty if there is nothing to do.
     pub hint: String,
+    /// The steps from the place where a secret is read, or code is fetched, to the one where it is
+    /// sent or run; left out for rules about one place.
+    #[serde(skip)]
+    pub steps: Vec<Step>,
 }
 
 impl Finding {
@@ -167,6 +182,7 @@ impl Finding {
             message: printable(message.as_ref()),
             why: rule.why,
             hint: String::new(),
+            steps: Vec::new(),
         }
     }
 
@@ -199,6 +215,22 @@ impl Finding {
     pub fn hint(mut self, hint: impl AsRef<str>) -> Self {
         self.hint = printable(hint.as_ref());
         self
+    }
+
+    /// Returns the finding with its steps.
+    #[must_use]
+    pub(crate) fn over(mut self, steps: Vec<Step>) -> Self {
+        self.steps = steps;
+        self
+    }
+
+    /// Returns the steps as a sentence; `None` if there are none besides the two that the message
+    /// names.
+    pub fn way(&self) -> Option<String> {
+        let steps = self.steps.iter();
+        let steps =
+            steps.map(|step| format!("{} at {}:{}", step.what, printable(&step.path), step.line));
+        (self.steps.len() > 2).then(|| steps.collect::<Vec<_>>().join(", "))
     }
 
     /// Returns the position; `None` if the finding has none.

@@ -34,6 +34,7 @@ mod actions;
 pub mod derived;
 mod difference;
 pub mod document;
+mod effects;
 mod files;
 pub mod finding;
 pub mod links;

@@ -200,7 +200,7 @@ fn finding_result(
         .hash
         .map_or_else(|| skill.uri.clone(), |hash| hash.to_string());
     let fingerprint = Digest::of(format!("{of_what}\n{}\n{nth}", finding.id).as_bytes());
-    json!({
+    let mut result = json!({
         "ruleId": finding.id,
         "ruleIndex": rule,
         "level": level,
@@ -218,7 +218,26 @@ fn finding_result(
             "security-severity": finding.severity.score(),
             "tags": [finding.category],
         },
-    })
+    });
+    if !finding.steps.is_empty() {
+        result["codeFlows"] = code_flows(audit, skill, finding);
+    }
+    result
+}
+
+/// Returns the steps of a finding, which services show one below the other.
+fn code_flows(audit: &Audit, skill: &Audited, finding: &Finding) -> Value {
+    let steps = finding.steps.iter().map(|step| {
+        let place = finding.clone().at(&step.path);
+        json!({ "location": {
+            "message": { "text": step.what },
+            "physicalLocation": {
+                "artifactLocation": { "uri": file_uri(audit, skill, &place), "uriBaseId": "SRCROOT" },
+                "region": { "startLine": step.line },
+            },
+        }})
+    });
+    json!([{ "threadFlows": [{ "locations": steps.collect::<Vec<_>>() }] }])
 }
 
 /// Returns the reference of a finding's file, relative to the folder in which the audit was

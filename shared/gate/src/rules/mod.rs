@@ -110,6 +110,7 @@ mod deception;
 mod decode_exec;
 mod destructive;
 mod download;
+pub(super) mod effects;
 mod exfiltration;
 pub(super) mod files;
 pub(super) mod flow;
@@ -150,6 +151,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static ScanRule> {
         decode_exec::RULES,
         exfiltration::RULES,
         leaks::RULES,
+        effects::RULES,
         credentials::RULES,
         prompt::RULES,
         deception::RULES,

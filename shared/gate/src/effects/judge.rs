@@ -1,0 +1,288 @@
+//! Decides which ways through the graph are findings: whose the address is, and what the value is
+//! used for.
+
+use super::graph::{Index, Place, Reached, Sink, State};
+use super::program::{Call, Program};
+use super::stores::{FETCHED, STORES, Store};
+use super::{EffectHit, Source};
+use crate::finding::{Finding, Level, Step, View};
+use crate::rule::{Act, ScanRule};
+use crate::rules::effects::{FETCHED_RUN, SECRET_SENT};
+use crate::rules::hosts::{self, Url, urls};
+use crate::rules::installers::is_known_installer;
+use std::collections::BTreeSet;
+use vault_format::text::Position;
+
+pub(super) struct Judge<'a> {
+    pub sources: &'a [Source<'a>],
+    pub publisher: &'a [String],
+    pub index: &'a Index<'a>,
+    pub program: &'a Program,
+}
+
+/// Findings so far, and their places.
+#[derive(Default)]
+struct Found {
+    hits: Vec<EffectHit>,
+    places: BTreeSet<(usize, Place)>,
+}
+
+/// Whose an address is. The worst of several counts.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Party {
+    /// The value may go there, or come from there.
+    Own,
+    Publisher,
+    Foreign,
+}
+
+/// What a finding says besides its rule.
+struct Chain<'a> {
+    what: &'a str,
+    /// Words for the first and the last step.
+    verbs: [&'static str; 2],
+    first: Place,
+    last: Place,
+    /// All places from the first to the last.
+    steps: Vec<Place>,
+}
+
+/// Largest number of findings of a rule and an act.
+const MOST_HITS: usize = 16;
+/// Largest number of steps that a finding lists: those at the beginning and at the end.
+const MOST_STEPS: usize = 8;
+
+impl Judge<'_> {
+    /// Finds secrets that are sent away.
+    pub(super) fn find_thefts(&self) -> Vec<EffectHit> {
+        let mut found = Found::default();
+        let idle = self.idle_calls();
+        let graph = &self.program.graph;
+        let kinds: BTreeSet<usize> = graph.sources.iter().map(|source| source.kind).collect();
+        for kind in kinds {
+            let Some(store) = STORES.get(kind) else {
+                continue;
+            };
+            let reached = self.index.search(kind);
+            for sink in &graph.sinks {
+                let call = self.program.calls[sink.kind];
+                if !matches!(call, Call::Sends | Call::SendsFile) || idle.contains(&sink.kind) {
+                    continue;
+                }
+                let mut states = reached.at(sink);
+                let way =
+                    states.find_map(|state| Some((state, self.receiver(sink, state, store)?)));
+                if let Some((state, party)) = way {
+                    let verbs = ["read", "sent"];
+                    let chain = chain_of(&reached, state, sink, (store.name, verbs));
+                    self.push_hits(&SECRET_SENT, (party, kind), &chain, &mut found);
+                }
+            }
+        }
+        found.hits
+    }
+
+    /// Finds content that is fetched and run.
+    pub(super) fn find_fetched(&self) -> Vec<EffectHit> {
+        let mut found = Found::default();
+        let reached = self.index.search(FETCHED);
+        for sink in &self.program.graph.sinks {
+            let call = self.program.calls[sink.kind];
+            if !matches!(call, Call::Runs | Call::RunsFile) {
+                continue;
+            }
+            let mut states = reached.at(sink);
+            // The name of a program may be fetched; that alone runs nothing new.
+            let way = states.find(|state| call == Call::Runs || !state.is_content);
+            let Some(state) = way else {
+                continue;
+            };
+            let party = self.parties(reached.root(state), |url| {
+                is_known_installer(url) || hosts::is_local(&url.host)
+            });
+            if party == Party::Own {
+                continue;
+            }
+            let chain = chain_of(&reached, state, sink, ("a download", ["fetched", "run"]));
+            self.push_hits(&FETCHED_RUN, (party, FETCHED), &chain, &mut found);
+        }
+        found.hits
+    }
+
+    /// Calls that send only on a connection, and are not made on one.
+    fn idle_calls(&self) -> BTreeSet<usize> {
+        let connected = self.index.descendants(&self.program.connections);
+        let calls = self.program.if_connected.iter();
+        calls
+            .filter(|(receiver, _)| !connected[*receiver as usize])
+            .map(|(_, number)| *number)
+            .collect()
+    }
+
+    /// Whose address a call sends to; `None` if the secret may go there.
+    fn receiver(&self, sink: &Sink, state: State, store: &Store) -> Option<Party> {
+        // One variable of the environment is no secret of somebody else. A token in a header is
+        // used, wherever the service is. A whole file in one is not.
+        if state.is_narrow && store.is_environment()
+            || state.is_header && state.is_narrow && !store.is_key
+        {
+            return None;
+        }
+        let party = self.parties(sink.target, |url| {
+            let mut services = store.services.iter();
+            hosts::is_local(&url.host) || services.any(|domain| url.host.is_below(domain))
+        });
+        (party != Party::Own).then_some(party)
+    }
+
+    /// Whose the addresses behind a value are. An unknown one is foreign.
+    fn parties(&self, target: u32, is_own: impl Fn(&Url<'_>) -> bool) -> Party {
+        let mut worst = None;
+        for text in self.index.texts_behind(target) {
+            // A socket of the web is at an address like any other.
+            let text = text
+                .replace("wss://", "https://")
+                .replace("ws://", "http://");
+            for url in urls(text.as_bytes()) {
+                let party = if is_own(&url) {
+                    Party::Own
+                } else if hosts::is_of_publisher(&url, self.publisher) {
+                    Party::Publisher
+                } else {
+                    Party::Foreign
+                };
+                worst = worst.max(Some(party));
+            }
+        }
+        if worst.is_none() {
+            // Without any address, hosts without a scheme count; all must be known.
+            let texts = self.index.texts_behind(target);
+            let named = texts.iter().flat_map(|text| hosts::named(text.as_bytes()));
+            let is_named = named.map(|url| is_own(&url));
+            let is_local = texts
+                .iter()
+                .filter(|text| **text == "localhost")
+                .map(|_| true);
+            let owns: Vec<bool> = is_named.chain(is_local).collect();
+            if !owns.is_empty() && owns.iter().all(|own| *own) {
+                return Party::Own;
+            }
+        }
+        worst.unwrap_or(Party::Foreign)
+    }
+
+    /// Adds a finding where the value is used; and one where it begins, if that is another file, so
+    /// that an exception needs the bytes of both.
+    fn push_hits(
+        &self,
+        rule: &'static ScanRule,
+        (party, kind): (Party, usize),
+        chain: &Chain<'_>,
+        found: &mut Found,
+    ) {
+        let act = if party == Party::Publisher && rule.act == Act::Block {
+            Act::Warn
+        } else {
+            rule.act
+        };
+        // More of them would say nothing new, and a place is found by reading its file.
+        if found.hits.iter().filter(|hit| hit.1 == act).count() > MOST_HITS {
+            return;
+        }
+        // The rules about lines know whether a command in a sentence is a quotation.
+        let mut spans = self.program.spans.iter();
+        let is_in = |span: &&(u32, usize, usize), place: Place| {
+            span.0 == place.file && (span.1..span.2).contains(&(place.offset as usize))
+        };
+        if spans.any(|span| is_in(&span, chain.first) && is_in(&span, chain.last)) {
+            return;
+        }
+        let other = (chain.first.file != chain.last.file).then_some(chain.first);
+        for at in [Some(chain.last), other].into_iter().flatten() {
+            if found.places.insert((kind, at)) {
+                found.hits.push((rule, act, self.finding(rule, chain, at)));
+            }
+        }
+    }
+
+    fn finding(&self, rule: &'static ScanRule, chain: &Chain<'_>, at: Place) -> Finding {
+        let [first, last] = chain.verbs;
+        let message = format!(
+            "{}: {} ({first} at {}, {last} at {})",
+            rule.message,
+            chain.what,
+            self.name_place(chain.first),
+            self.name_place(chain.last)
+        );
+        let source = &self.sources[at.file as usize];
+        let offset = floor(source.raw, at.offset as usize);
+        let line = source.raw[offset..].lines().next().unwrap_or_default();
+        Finding::of(&rule.rule, Level::Warning, message)
+            .at(source.path)
+            .quoting(View::Raw, line)
+            .hint(rule.advice())
+            .on(Position::of_offset(source.raw, offset))
+            .over(self.steps(chain))
+    }
+
+    /// The lines of a chain, each once.
+    fn steps(&self, chain: &Chain<'_>) -> Vec<Step> {
+        let mut steps: Vec<Step> = Vec::new();
+        for place in &chain.steps {
+            let source = &self.sources[place.file as usize];
+            let offset = floor(source.raw, place.offset as usize);
+            let step = Step {
+                path: source.path.to_owned(),
+                line: Position::of_offset(source.raw, offset).line,
+                what: "passed on",
+            };
+            if steps.last() != Some(&step) {
+                steps.push(step);
+            }
+        }
+        if steps.len() > MOST_STEPS {
+            let end = steps.split_off(steps.len() - MOST_STEPS / 2);
+            steps.truncate(MOST_STEPS / 2);
+            steps.extend(end);
+        }
+        if let Some(last) = steps.last_mut() {
+            last.what = chain.verbs[1];
+        }
+        if let Some(first) = steps.first_mut() {
+            first.what = chain.verbs[0];
+        }
+        steps
+    }
+
+    fn name_place(&self, place: Place) -> String {
+        let source = &self.sources[place.file as usize];
+        let offset = floor(source.raw, place.offset as usize);
+        let line = Position::of_offset(source.raw, offset).line;
+        format!("{}:{line}", source.path)
+    }
+}
+
+fn chain_of<'a>(
+    reached: &Reached,
+    state: State,
+    sink: &Sink,
+    (what, verbs): (&'a str, [&'static str; 2]),
+) -> Chain<'a> {
+    let steps = reached.steps(state);
+    Chain {
+        what,
+        verbs,
+        first: steps.first().copied().unwrap_or(sink.place),
+        last: sink.place,
+        steps: steps.into_iter().chain([sink.place]).collect(),
+    }
+}
+
+/// The nearest offset at or before this one at which a character begins.
+fn floor(text: &str, offset: usize) -> usize {
+    let mut offset = offset.min(text.len());
+    while !text.is_char_boundary(offset) {
+        offset -= 1;
+    }
+    offset
+}

@@ -1,0 +1,241 @@
+//! What the readers of all languages have in common: they put values, secrets and calls of a skill
+//! into its graph, and hand code in another language to the reader of that language.
+
+use super::graph::{Flow, Graph, Node, Place, Sink, Source};
+use super::stores::{FETCHED, find_store};
+use std::collections::HashMap;
+
+/// A language, by its reader.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Language {
+    Shell,
+    Python,
+    JavaScript,
+    PowerShell,
+}
+
+/// A piece of code that is still to be read.
+pub(super) struct Code {
+    pub language: Language,
+    pub text: String,
+    /// Where it begins.
+    pub place: Place,
+    /// Whether each offset in the text is one of the file.
+    pub is_exact: bool,
+    /// What it gets on its standard input, and what it prints.
+    pub input: Node,
+    pub output: Node,
+    /// Number of pieces of code around it.
+    pub depth: u32,
+}
+
+/// Largest number of pieces of code inside one another.
+pub(super) const MOST_DEPTH: u32 = 6;
+/// Number of the argument that stands for all of them.
+pub(super) const ALL: usize = 99;
+/// Mark around the number of a value inside a text.
+pub(super) const MARK: char = '\u{1}';
+/// The same as a byte.
+pub(super) const MARK_BYTE: u8 = 1;
+
+/// How a call takes what it is given.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Call {
+    /// It sends the value.
+    Sends,
+    /// It sends the file that the value names.
+    SendsFile,
+    /// It runs the value.
+    Runs,
+    /// It runs the file that the value names.
+    RunsFile,
+}
+
+/// The graph of a skill, and the code that is still to be put into it.
+#[derive(Default)]
+pub(super) struct Program {
+    pub graph: Graph,
+    pub open: Vec<Code>,
+    /// For each name of a file of the skill, its number.
+    pub files: HashMap<String, u32>,
+    /// For each call of `graph.sinks`, how it takes its value.
+    pub calls: Vec<Call>,
+    /// Values that are connections to other machines.
+    pub connections: Vec<Node>,
+    /// Calls that send only if they are made on a connection: the value of the connection, and the
+    /// number of the call.
+    pub if_connected: Vec<(Node, usize)>,
+    /// Interpreters that run what they get: their input, the language and the output.
+    pub interpreters: Vec<(Node, Language, Node, u32)>,
+    /// Number of functions of scripts so far.
+    pub scopes: usize,
+    /// Commands between back ticks in prose: the file, and where they begin and end.
+    pub spans: Vec<(u32, usize, usize)>,
+    /// Pairs of a file and one that it imports.
+    pub imports: Vec<(u32, u32)>,
+}
+
+impl Program {
+    /// Returns the value of a variable. Variables of different files and functions differ.
+    pub(super) fn variable(&mut self, file: u32, scope: usize, name: &str) -> Node {
+        self.graph.keyed(format!("variable {file} {scope} {name}"))
+    }
+
+    /// Returns what a function of a file returns or prints.
+    pub(super) fn returned(&mut self, file: u32, function: &str) -> Node {
+        self.graph.keyed(format!("returned {file} {function}"))
+    }
+
+    /// Returns what a function gets: an argument by its number, or its standard input.
+    pub(super) fn argument(&mut self, file: u32, function: &str, number: usize) -> Node {
+        self.graph
+            .keyed(format!("argument {file} {function} {number}"))
+    }
+
+    /// Returns what a function gets for the parameter of this name.
+    pub(super) fn named_argument(&mut self, file: u32, function: &str, name: &str) -> Node {
+        self.graph.keyed(format!("named {file} {function} {name}"))
+    }
+
+    /// Returns the file of the skill that a path or the name of a module leads to.
+    pub(super) fn own_file(&self, path: &str) -> Option<u32> {
+        let path = path.trim_matches(['"', '\'', ' ']);
+        let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+        let ends = ["", ".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".ps1"];
+        ends.iter()
+            .find_map(|end| self.files.get(&format!("{name}{end}")).copied())
+    }
+
+    pub(super) fn copy(&mut self, from: Node, to: Node, place: Place) {
+        self.graph.edge(from, to, Flow::Copy, place);
+    }
+
+    /// Returns the value of a text in the code: a path, an address or anything else.
+    pub(super) fn literal(&mut self, text: &str, place: Place) -> Node {
+        let node = self.graph.fresh();
+        if let Some(kind) = find_store(text) {
+            self.add_secret(node, kind, false, place);
+        }
+        if (text.contains('.') || text.contains("://") || text == "localhost") && text.len() < 2_048
+        {
+            self.graph.set_text(node, text);
+        }
+        if let Some(name) = file_name(text) {
+            let file = self.graph.file(&name);
+            self.copy(file, node, place);
+        }
+        node
+    }
+
+    /// Marks a value as a secret: its content, or the name of its file.
+    pub(super) fn add_secret(&mut self, node: Node, kind: usize, is_content: bool, place: Place) {
+        self.graph.sources.push(Source {
+            node,
+            is_content,
+            kind,
+            place,
+        });
+    }
+
+    /// Returns what is fetched from the addresses behind a value.
+    pub(super) fn fetched(&mut self, target: Node, place: Place) -> Node {
+        let node = self.graph.fresh();
+        // The addresses do not flow into the answer: a file that is fetched is not its address. A
+        // value between them stops searches forward and lets those backward pass.
+        self.graph.edge(target, node, Flow::Address, place);
+        self.add_secret(node, FETCHED, true, place);
+        node
+    }
+
+    /// Adds a call that takes a value. `target` has the addresses that the call is given.
+    pub(super) fn add_call(&mut self, node: Node, call: Call, target: Node, place: Place) -> usize {
+        self.graph.sinks.push(Sink {
+            node,
+            takes_file: matches!(call, Call::SendsFile | Call::RunsFile),
+            target,
+            kind: self.calls.len(),
+            place,
+        });
+        self.calls.push(call);
+        self.calls.len() - 1
+    }
+
+    /// Joins everything that has the same name in a file and in one that it imports.
+    pub(super) fn join_imports(&mut self) {
+        self.imports.sort_unstable();
+        self.imports.dedup();
+        let imports = std::mem::take(&mut self.imports);
+        let names = self.graph.names_by_file();
+        for (file, other) in imports {
+            let (Some(here), Some(there)) = (names.get(&file), names.get(&other)) else {
+                continue;
+            };
+            for (name, node) in here {
+                if let Some(same) = there.get(name).filter(|_| file != other) {
+                    let place = Place {
+                        file,
+                        offset: u32::MAX,
+                    };
+                    self.copy(*node, *same, place);
+                    self.copy(*same, *node, place);
+                }
+            }
+        }
+    }
+
+    /// Hands code inside other code to its reader. Too deep code is left to the rules about lines.
+    pub(super) fn read_later(&mut self, code: Code) {
+        if code.depth < MOST_DEPTH && !code.text.trim().is_empty() {
+            self.open.push(code);
+        }
+    }
+}
+
+/// Returns the name by which a file is known in all scripts: the last part of a path that looks like
+/// one of a file.
+fn file_name(text: &str) -> Option<String> {
+    let text = text.trim_matches(['"', '\'', ' ']);
+    let text = text.strip_suffix(['/', '\\']).unwrap_or(text);
+    if text.len() > 512 || text.contains(['\n', '<', '>', '|', ';']) || text.contains("://") {
+        return None;
+    }
+    let name = text.rsplit(['/', '\\']).next().unwrap_or(text);
+    let is_path = text.len() > name.len() || name.contains('.');
+    let least = if text.starts_with(['/', '~', '$', '.']) {
+        1
+    } else {
+        2
+    };
+    let has_letters = name.chars().filter(char::is_ascii_alphanumeric).count() >= least;
+    (is_path && has_letters && !name.contains(['$', ' ', '{']) && name.len() < 128)
+        .then(|| name.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_one_name_in_all_scripts() {
+        for text in [
+            "/tmp/x.log",
+            "$TMPDIR/x.log",
+            "x.log",
+            "./out/X.log",
+            "$env:TEMP\\x.log",
+        ] {
+            assert_eq!(file_name(text).as_deref(), Some("x.log"), "{text}");
+        }
+        for text in [
+            "https://a.dev/x.log",
+            "x",
+            "a b",
+            "/tmp/$x",
+            "",
+            "a/",
+            "1.2 | x",
+        ] {
+            assert_eq!(file_name(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Files and commands that hold secrets, and the services that the secrets belong to.
+
+use crate::rule::Lazy;
+use std::sync::LazyLock;
+
+/// A kind of secret.
+pub(super) struct Store {
+    /// How a finding calls it.
+    pub name: &'static str,
+    /// Its files, in a lower-case path.
+    files: &'static str,
+    /// Domains of the service that issued it. To send it there is its use.
+    pub services: &'static [&'static str],
+    /// Whether the secret is a key, which no request ever needs.
+    pub is_key: bool,
+}
+
+impl Store {
+    /// Whether it is the environment, of which each program needs some variables.
+    pub(super) fn is_environment(&self) -> bool {
+        self.name == STORES[ENVIRONMENT].name
+    }
+}
+
+const fn store(
+    name: &'static str,
+    files: &'static str,
+    services: &'static [&'static str],
+) -> Store {
+    Store {
+        name,
+        files,
+        services,
+        is_key: false,
+    }
+}
+
+const fn key(name: &'static str, files: &'static str) -> Store {
+    Store {
+        is_key: true,
+        ..store(name, files, &[])
+    }
+}
+
+/// Number of the whole environment in [`STORES`].
+pub(super) const ENVIRONMENT: usize = 0;
+/// Number of fetched content, which is no secret.
+pub(super) const FETCHED: usize = STORES.len();
+
+/// All kinds. A path belongs to the first one that fits.
+pub(super) const STORES: [Store; 20] = [
+    store("the environment", "/proc/[^/]+/environ", &[]),
+    key(
+        "a private SSH key",
+        r"(?:^|[/\\ =@'\x22])\.ssh(?:[/\\]+(?:id[_*]\w*|\*|identity|[\w-]+_(?:rsa|ed25519|key)|[\w.-]+\.(?:pem|key))?)?(?:[^\w./\\-]|[*?]|$)|\bid_(?:rsa|ed25519|ecdsa|dsa)(?:[^\w.]|$)",
+    ),
+    store(
+        "AWS credentials",
+        r"\.aws(?:[/\\](?:credentials|config|sso|cli)\b|[/\\]?(?:[*\x22'\s]|$))",
+        &["sts.amazonaws.com", "iam.amazonaws.com"],
+    ),
+    store(
+        "Google Cloud credentials",
+        r"application_default_credentials|\.config[/\\]gcloud|gcloud[/\\](?:credentials|access_tokens|legacy)",
+        &[
+            "oauth2.googleapis.com",
+            "www.googleapis.com",
+            "accounts.google.com",
+        ],
+    ),
+    store(
+        "Azure credentials",
+        r"\.azure[/\\](?:accesstokens|msal|azureprofile|service_principal)",
+        &["login.microsoftonline.com", "management.azure.com"],
+    ),
+    store(
+        "Docker credentials",
+        r"\.docker[/\\]config",
+        &["docker.com", "docker.io", "ghcr.io"],
+    ),
+    store(
+        "passwords in .netrc",
+        r"(?:^|[/\\ =@'\x22])[._]netrc\b",
+        &[],
+    ),
+    store(
+        "Git credentials",
+        r"\.git-credentials|\.config[/\\]git[/\\]credentials",
+        &["api.github.com", "gitlab.com", "api.bitbucket.org"],
+    ),
+    store(
+        "Kubernetes credentials",
+        r"\.kube(?:[/\\]config|[/\\]?(?:\*|$))",
+        &[],
+    ),
+    store("npm credentials", r"\.npmrc\b", &["registry.npmjs.org"]),
+    store("PyPI credentials", r"\.pypirc\b", &["pypi.org"]),
+    store(
+        "GitHub credentials",
+        r"\.config[/\\]gh\b|gh[/\\]hosts\.yml",
+        &["api.github.com"],
+    ),
+    key("a GnuPG key", r"\.gnupg\b|secring\.gpg"),
+    store(
+        "the history of a shell",
+        r"\.(?:bash|zsh|fish|python|mysql|psql|node_repl)_history|fish_history|consolehost_history",
+        &[],
+    ),
+    store(
+        "an agent's credentials",
+        r"\.claude[/\\]\.credentials|\.codex[/\\]auth\.json|\.config[/\\]github-copilot|\.gemini[/\\]oauth_creds",
+        &[
+            "anthropic.com",
+            "claude.ai",
+            "claude.com",
+            "openai.com",
+            "chatgpt.com",
+            "api.github.com",
+            "githubcopilot.com",
+            "oauth2.googleapis.com",
+        ],
+    ),
+    store(
+        "a browser's passwords or cookies",
+        r"login data\b|cookies\.sqlite|logins\.json|key4\.db|cookies\.binarycookies|(?:default|profile \d+)[/\\](?:network[/\\])?cookies\b",
+        &[],
+    ),
+    key(
+        "a wallet",
+        r"wallet\.dat|\.ethereum[/\\]keystore|\.config[/\\]solana[/\\]id\.json|\.bitcoin\b|exodus\.wallet|\.electrum",
+    ),
+    key(
+        "passwords of the system",
+        r"/etc/(?:shadow|gshadow|sudoers|master\.passwd)\b|login\.keychain|library[/\\]keychains",
+    ),
+    store(
+        "Terraform or Vault tokens",
+        r"\.terraform\.d[/\\]credentials|credentials\.tfrc|\.vault-token|\.terraformrc",
+        &["terraform.io", "hashicorp.cloud"],
+    ),
+    store(
+        "database passwords",
+        r"\.pgpass\b|\.my\.cnf\b|\.cargo[/\\]credentials|\.gem[/\\]credentials",
+        &["crates.io", "rubygems.org"],
+    ),
+];
+
+static FILES: LazyLock<Vec<Lazy>> =
+    LazyLock::new(|| STORES.iter().map(|store| Lazy::new(store.files)).collect());
+
+/// Words of which each file of [`STORES`] has one. No other text is given to an expression.
+pub(super) const WORDS: [&str; 41] = [
+    "environ",
+    ".ssh",
+    "id_rsa",
+    "id_ed25519",
+    "id_ecdsa",
+    "id_dsa",
+    ".aws",
+    "application_default",
+    "gcloud",
+    ".azure",
+    ".docker",
+    "netrc",
+    "git-credentials",
+    "git/credentials",
+    ".kube",
+    ".npmrc",
+    ".pypirc",
+    ".config/gh",
+    "hosts.yml",
+    ".gnupg",
+    "secring",
+    "_history",
+    ".credentials",
+    "auth.json",
+    ".openclaw",
+    "github-copilot",
+    "oauth_creds",
+    "login data",
+    "cookies",
+    "logins.json",
+    "key4.db",
+    "wallet",
+    ".ethereum",
+    "solana",
+    "/etc/",
+    "keychain",
+    ".terraform",
+    "vault-token",
+    ".pgpass",
+    ".my.cnf",
+    "/credentials",
+];
+
+/// Returns the number of the kind of secret that a path or a word names.
+pub(super) fn find_store(text: &str) -> Option<usize> {
+    let text = text.to_ascii_lowercase();
+    if text.len() > 4_096 || !WORDS.iter().any(|word| text.contains(word)) && !has_others(&text) {
+        return None;
+    }
+    // The public half of a key is for everybody.
+    let is_public = [".pub", "known_hosts", "authorized_keys", ".ssh/config"];
+    if is_public
+        .iter()
+        .any(|end| text.trim_end_matches(['"', '\'']).ends_with(end))
+    {
+        return None;
+    }
+    FILES
+        .iter()
+        .position(|files| files.is_match(text.as_bytes()))
+}
+
+/// Whether a path has backslashes, or a word that is part of no other kind.
+fn has_others(text: &str) -> bool {
+    text.contains('\\')
+        || [".bitcoin", ".electrum", "exodus"]
+            .iter()
+            .any(|word| text.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_are_told_from_other_files() {
+        for lazy in FILES.iter() {
+            assert!(lazy.compiles());
+        }
+        for (path, name) in [
+            ("~/.ssh/id_rsa", "a private SSH key"),
+            ("$HOME/.ssh/id_ed25519", "a private SSH key"),
+            (".ssh/deploy_key", "a private SSH key"),
+            ("~/.ssh", "a private SSH key"),
+            ("$env:USERPROFILE\\.aws\\credentials", "AWS credentials"),
+            ("~/.aws", "AWS credentials"),
+            (
+                "~/.config/gcloud/application_default_credentials.json",
+                "Google Cloud credentials",
+            ),
+            ("${HOME}/.docker/config.json", "Docker credentials"),
+            ("/root/.netrc", "passwords in .netrc"),
+            ("~/.kube/config", "Kubernetes credentials"),
+            ("~/.bash_history", "the history of a shell"),
+            ("/proc/self/environ", "the environment"),
+            ("/etc/shadow", "passwords of the system"),
+        ] {
+            assert_eq!(
+                find_store(path).map(|at| STORES[at].name),
+                Some(name),
+                "{path}"
+            );
+        }
+        for path in [
+            "~/.ssh/id_rsa.pub",
+            "~/.ssh/known_hosts",
+            "~/.ssh/config",
+            "notes/today.md",
+            "docs/ssh.md",
+            "https://kubernetes.io/docs",
+            ".env.example",
+            "src/id_rsa_test.go",
+            "config.json",
+            "/etc/hosts",
+        ] {
+            assert_eq!(find_store(path).map(|at| STORES[at].name), None, "{path}");
+        }
+    }
+}
