@@ -38,7 +38,7 @@ pub struct Cli {
     /// What holds for every command.
     #[command(flatten)]
     pub global: Global,
-    /// The command.
+    /// The command to run, with its own arguments.
     #[command(subcommand)]
     pub command: Command,
 }

@@ -25,9 +25,9 @@ use crate::text::{clean, either, join, shell_path};
 /// A problem that `vault doctor` found.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct FindingText {
-    /// The stable code.
+    /// Stable code of the problem, such as `git_missing`.
     pub code: &'static str,
-    /// How severe it is.
+    /// `error`, `warning` or `note`.
     pub severity: Severity,
     /// The message: one sentence without a full stop.
     pub message: String,

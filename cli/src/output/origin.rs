@@ -39,7 +39,7 @@ pub fn whose_skill(origin: &Origin, qualified: &str) -> String {
 /// The key that signed a skill.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct SigningKey {
-    /// The public key.
+    /// Public key (Ed25519): 43 characters of base64url.
     key: PublicKey,
     /// Fingerprint of the key: `pub:` and 8 groups of 4 characters.
     fingerprint: KeyFingerprint,

@@ -108,9 +108,9 @@ impl<V: View> From<ViewWithText<V>> for Report {
 #[derive(Debug, JsonSchema, Serialize)]
 #[serde(untagged)]
 pub enum SingleOrList<T> {
-    /// The only one.
+    /// The only result.
     Single(T),
-    /// None or several.
+    /// No result, or several.
     List(Vec<T>),
 }
 

@@ -20,9 +20,9 @@ const FILE: &str = "connection.json";
 /// A connected vault.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Connection {
-    /// The service.
+    /// Base address of the service.
     pub base: Base,
-    /// The vault on it.
+    /// Slug of the vault at the service.
     pub slug: Slug,
 }
 

@@ -188,7 +188,7 @@ pub struct ProfileSync {
 /// A problem that hides skills from agents.
 #[derive(Debug, JsonSchema, Serialize)]
 struct ProfileWarningText {
-    /// The stable code.
+    /// Stable code of the problem.
     code: &'static str,
     /// What is wrong.
     message: String,

@@ -51,7 +51,7 @@ pub struct NewAccount {
     pub email: Given<Email>,
 }
 
-/// An account that was deleted.
+/// The answer to the deletion of an account.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct DeletedAccount {
     /// Id that the account had, `acc_…`.

@@ -61,7 +61,7 @@ impl MadeByClient {
 }
 
 words! {
-    /// What an app made and can end with it.
+    /// Things that an app made and that a request to disconnect it can end as well.
     #[derive(JsonSchema)]
     #[schemars(inline)]
     pub enum EndedKind {

@@ -11,7 +11,7 @@ use crate::{Email, Given, Role, Scope};
 pub const MAX_ACTS: usize = 20;
 
 words! {
-    /// The state of a confirmation.
+    /// Whether the person has decided on a confirmation, and how.
     #[derive(JsonSchema)]
     pub enum ConfirmationState {
         /// The person has not decided yet.

@@ -29,7 +29,7 @@ words! {
 }
 
 words! {
-    /// The state of a draft.
+    /// Whether a draft waits for a decision, or how it ended.
     #[derive(JsonSchema)]
     pub enum DraftState {
         /// It waits for a decision.
@@ -83,7 +83,7 @@ pub struct Draft {
     pub key: Option<RequestedKey>,
 }
 
-/// The author of a draft.
+/// The user who submitted a draft, and the app through which it came.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct DraftAuthor {
     /// Id of the user, `usr_…`.
@@ -151,7 +151,7 @@ pub struct DraftAcceptance {
     pub reason: Option<String>,
 }
 
-/// The refusal of a draft.
+/// A request to decline a draft.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DraftRefusal {

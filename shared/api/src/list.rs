@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A page of a list.
+/// One page of a list. Send `next` as the parameter `after` to get the following page.
 // One definition for each type of item, named after it.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[schemars(rename = "{T}List")]

@@ -12,7 +12,7 @@ words! {
     #[derive(JsonSchema)]
     #[schemars(inline)]
     pub enum JsonRpcVersion {
-        /// The only version.
+        /// JSON-RPC 2.0, the only version that the service speaks.
         Two = "2.0",
     }
 }
@@ -64,7 +64,7 @@ pub struct JsonRpcError {
 /// Why a message was rejected, or a method failed.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct JsonRpcFailure {
-    /// The error number of JSON-RPC.
+    /// Error number of JSON-RPC, such as -32602 for wrong parameters.
     pub code: i64,
     /// One sentence for people; may change.
     pub message: String,

@@ -11,11 +11,11 @@ use crate::{Email, Given, Kind, Status, Subscription};
 pub struct Namespace {
     /// Name of the namespace in addresses.
     pub slug: Slug,
-    /// The id of this allocation of the name.
+    /// Id of the namespace, `ns_…`, which is created when the name is allocated.
     pub namespace_id: NamespaceId,
     /// Whether the owner or the server signs its releases.
     pub kind: Kind,
-    /// Its state, which decides whether it is served.
+    /// Whether the namespace is in use, suspended or deleted.
     pub status: Status,
     /// State of the payments for it.
     pub subscription: Subscription,
@@ -41,7 +41,7 @@ pub struct NewNamespace {
 pub struct CreatedNamespace {
     /// Name of the namespace in addresses.
     pub slug: Slug,
-    /// The id of this allocation of the name.
+    /// Id of the namespace, `ns_…`, which is created when the name is allocated.
     pub namespace_id: NamespaceId,
     /// The e-mail address of its owner.
     pub owner: Email,

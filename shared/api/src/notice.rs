@@ -8,7 +8,7 @@ use vault_format::words;
 use crate::Given;
 
 words! {
-    /// The subject of a notice, as owners choose them for a webhook.
+    /// An event that a notice reports. Owners choose for each webhook which events it gets.
     #[derive(JsonSchema)]
     pub enum NoticeTopic {
         /// Machines wait for an owner.
@@ -27,7 +27,7 @@ words! {
 }
 
 words! {
-    /// The state of a webhook.
+    /// Whether a webhook gets notices, and whether they arrive.
     #[derive(JsonSchema)]
     #[schemars(inline)]
     pub enum WebhookState {
@@ -53,7 +53,7 @@ pub struct NoticeDestinations {
     pub mail_available: bool,
 }
 
-/// A webhook.
+/// A webhook: an https address to which the service sends notices about a vault.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct Webhook {
     /// Id of the webhook, `whk_…`.
@@ -100,7 +100,7 @@ pub struct NewWebhook {
 /// The result of a test notice.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct TestedWebhook {
-    /// The webhook's id.
+    /// Id of the webhook, `whk_…`.
     pub id: String,
     /// Whether the endpoint accepted the test notice.
     pub arrived: bool,
@@ -108,7 +108,7 @@ pub struct TestedWebhook {
     pub failure: Option<String>,
 }
 
-/// Whether every owner gets notices by mail.
+/// The setting that decides whether owners get notices by mail.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoticeMail {

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 pub struct AuthorizationServer {
     /// Identifier of the server, which is its base address.
     pub issuer: String,
-    /// The address at which people sign in.
+    /// The address to which an app sends the browser, so that the person signs in and consents.
     pub authorization_endpoint: String,
-    /// The address that exchanges codes for tokens.
+    /// The address at which an app exchanges a code or a refresh token for tokens.
     pub token_endpoint: String,
-    /// The address at which apps register.
+    /// The address at which an app registers itself (RFC 7591).
     pub registration_endpoint: String,
     /// The address to which an app posts a token to revoke it (RFC 7009).
     pub revocation_endpoint: String,
@@ -30,7 +30,7 @@ pub struct AuthorizationServer {
     pub grant_types_supported: Vec<String>,
     /// Always `none`: apps are public clients, which have no secret.
     pub token_endpoint_auth_methods_supported: Vec<String>,
-    /// Always `none`, as for tokens.
+    /// Always `none`: an app needs no secret to revoke a token.
     pub revocation_endpoint_auth_methods_supported: Vec<String>,
     /// Always `S256`. Each authorization request must use it (PKCE, RFC 7636).
     pub code_challenge_methods_supported: Vec<String>,
@@ -134,12 +134,12 @@ pub struct Tokens {
     pub scope: String,
 }
 
-/// An error of OAuth.
+/// The answer of an OAuth endpoint to a request that it rejects (RFC 6749 section 5.2).
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 #[schemars(rename = "OAuthError")]
 pub struct OAuthError {
-    /// The error code, to match on.
+    /// Error code of OAuth, to match on, such as `invalid_grant`.
     pub error: String,
     /// One sentence for people; may change.
     pub error_description: String,

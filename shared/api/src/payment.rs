@@ -33,7 +33,7 @@ pub struct PaymentData {
 }
 
 words! {
-    /// The effect of an event.
+    /// What an event of the payment provider has changed.
     #[derive(JsonSchema)]
     #[schemars(inline)]
     pub enum PaymentOutcomeWord {
@@ -60,7 +60,8 @@ words! {
     #[derive(JsonSchema)]
     #[schemars(inline)]
     pub enum PaymentProblemKind {
-        /// The event is of the mode of the provider that does not count here.
+        /// The event is of the test mode of the provider although the service counts live payments,
+        /// or the other way round.
         WrongMode = "wrong_mode",
         /// The checkout came by a payment link that is none of the plan.
         WrongLink = "wrong_link",
@@ -74,9 +75,10 @@ words! {
         UnknownSignUp = "unknown_sign_up",
         /// The subscription pays for another sign-up already.
         OtherSignUp = "other_sign_up",
-        /// The vault has more than one subscription, and one of them stands by.
+        /// The vault has more than one subscription. One decides whether it is paid; another takes
+        /// over when that one ends.
         SecondSubscription = "second_subscription",
-        /// The vault has as many subscriptions as can stand by.
+        /// The vault has the maximum number of subscriptions, so this one does not count.
         TooManySubscriptions = "too_many_subscriptions",
         /// The vault that the subscription paid for was deleted.
         VaultDeleted = "vault_deleted",

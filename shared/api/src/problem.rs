@@ -21,7 +21,7 @@ pub struct Problem {
     pub status: u16,
     /// One sentence for people; may change.
     pub detail: String,
-    /// The error code, to match on.
+    /// Error code, to match on, such as `release_conflict`.
     pub code: String,
     /// Id of the request in the service's log.
     pub request_id: String,

@@ -21,7 +21,7 @@ words! {
 }
 
 words! {
-    /// The role of a user in a vault.
+    /// What a user may do in a vault. Each role also has the rights of the roles below it.
     #[derive(JsonSchema)]
     pub enum Role {
         /// Runs the vault: its machines, users and settings. Also does what a publisher does.
@@ -34,7 +34,7 @@ words! {
 }
 
 words! {
-    /// The state of a user's membership in a vault.
+    /// Whether a user has accepted the invitation to a vault.
     #[derive(Default, JsonSchema)]
     pub enum MembershipState {
         /// An owner invited the address; the invitation is not accepted yet.
@@ -197,7 +197,7 @@ pub struct User {
     pub last_seen_at: Option<Timestamp>,
 }
 
-/// An invitation.
+/// A request to invite a person to a vault.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewUser {
@@ -237,7 +237,7 @@ pub struct RoleChange {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScopeChange {
-    /// Scopes that the user gets besides those of now.
+    /// Scopes to add to those that the user has.
     #[serde(default)]
     pub grant: Vec<Given<Scope>>,
     /// Scopes that the user loses.

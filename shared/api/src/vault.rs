@@ -27,7 +27,7 @@ words! {
     /// The state of a vault, which decides whether it is served.
     #[derive(JsonSchema)]
     pub enum Status {
-        /// In use.
+        /// In use: the service answers requests about it.
         Active = "active",
         /// Stopped by an operator; each request is answered with this reason.
         Suspended = "suspended",
@@ -37,7 +37,7 @@ words! {
 }
 
 words! {
-    /// The payment state of a vault.
+    /// Whether a vault is paid for, which decides whether bundles are served.
     #[derive(Default, JsonSchema)]
     pub enum Subscription {
         /// The service takes no payments; counts as active.
@@ -105,7 +105,7 @@ pub struct VaultSummary {
     pub vault_id: Option<VaultId>,
     /// Fingerprint of the vault as it is now; null before the first release.
     pub fingerprint: Option<VaultFingerprint>,
-    /// Its root version now; null before the first release.
+    /// Number of the newest root version (list of its keys); null before the first release.
     pub root_version: Option<u64>,
 }
 
@@ -114,11 +114,11 @@ pub struct VaultSummary {
 pub struct Vault {
     /// Name of the vault in addresses.
     pub slug: Slug,
-    /// The id of this allocation of the name.
+    /// Id of the namespace, `ns_…`, which is created when the name is allocated.
     pub namespace_id: NamespaceId,
     /// Whether the owner or the server signs its releases.
     pub kind: Kind,
-    /// Its state, which decides whether it is served.
+    /// Whether the vault is in use, suspended or deleted.
     pub status: Status,
     /// State of the payments for it.
     pub subscription: Subscription,
@@ -150,7 +150,7 @@ pub struct Vault {
     pub usage: Usage,
     /// The numbers of its skills, releases and waiting machines.
     pub counts: Counts,
-    /// The drafts that wait.
+    /// Numbers of drafts that wait for a decision, by kind.
     #[serde(default)]
     pub drafts: DraftCounts,
     /// The steps of setting up the vault, in order.
@@ -258,7 +258,7 @@ pub enum Pinned {
 pub struct Pin {
     /// Id of the vault, which stays when its keys change.
     pub vault_id: VaultId,
-    /// Its fingerprint, for people to compare.
+    /// Fingerprint of the vault at this root version, for people to compare.
     pub fingerprint: Option<VaultFingerprint>,
     /// Number of its newest root version.
     pub root_version: u64,
@@ -269,7 +269,7 @@ pub struct Pin {
 /// A pin that an earlier version of vault made.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct EarlierPin {
-    /// Always true.
+    /// Always true. Only a pin of this form has this member.
     pub earlier: bool,
 }
 
@@ -279,7 +279,7 @@ pub struct EarlierPin {
 pub struct PinReset {
     /// Time of the reset.
     pub at: Timestamp,
-    /// The id of the user who did it.
+    /// Id of the user who reset the pin, `usr_…`.
     pub by: String,
     /// The vault that was pinned before; null if nothing was, or an earlier version's vault.
     pub vault_id: Option<VaultId>,
@@ -402,7 +402,7 @@ pub struct DraftCounts {
 pub struct ProvisioningStep {
     /// Which of the five steps this is.
     pub step: ProvisioningStepName,
-    /// Whether it is done.
+    /// Whether the step is done.
     pub state: StepState,
     /// False for a step that this vault does not need, since an operator made it; such a step
     /// counts as done.
@@ -419,7 +419,7 @@ const fn is_needed() -> bool {
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfirmedVault {
-    /// The name of the vault again.
+    /// The name of the vault, which the person has typed as a confirmation.
     pub slug: String,
 }
 
@@ -427,11 +427,11 @@ pub struct ConfirmedVault {
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[schemars(rename = "PinReset")]
 pub struct ConfirmedPinReset {
-    /// The name of the vault again.
+    /// The name of the vault, which the person has typed as a confirmation.
     pub slug: String,
 }
 
-/// A vault whose pin was removed.
+/// The answer to a reset of the pin of a vault.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct PinResetDone {
     /// Name of the vault in addresses.
@@ -441,7 +441,7 @@ pub struct PinResetDone {
     pub pin: (),
 }
 
-/// A vault that was deleted.
+/// The answer to the deletion of a vault.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct DeletedVault {
     /// Name that the vault had, which is not given out again.

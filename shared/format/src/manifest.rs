@@ -90,10 +90,10 @@ pub struct FileEntry {
 /// The mode of a file: whether it is executable. No other permission is stored.
 #[derive(Clone, Copy, Debug, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 pub enum Mode {
-    /// `0644`
+    /// `0644`: the file is not executable.
     #[serde(rename = "0644")]
     Plain,
-    /// `0755`
+    /// `0755`: everybody may execute the file.
     #[serde(rename = "0755")]
     Executable,
 }
@@ -131,18 +131,18 @@ impl Mode {
 pub struct ActionSpec {
     /// A file of the skill, or the bare name of a program.
     pub command: String,
-    /// Arguments, at most 64.
+    /// Arguments that precede the caller's, at most 64.
     pub args: Vec<String>,
-    /// `.` or a directory of the skill.
+    /// The working directory: a directory of the skill, or `.` for the skill's folder itself.
     pub cwd: String,
-    /// The purpose, for people.
+    /// The purpose of the action, for people.
     #[serde(
         default,
         deserialize_with = "json::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub description: Option<String>,
-    /// Whether it asks questions on a terminal.
+    /// Whether the action needs a terminal, because it asks questions there.
     #[serde(default, skip_serializing_if = "is_false")]
     pub requires_tty: bool,
 }
@@ -178,11 +178,11 @@ pub struct AppliedTransform {
 /// The rules that a skill was checked by, and the findings that passed as warnings.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Gate {
-    /// Whether flags would have blocked it.
+    /// Whether the scan was strict: security findings would have blocked the skill.
     pub strict: bool,
-    /// The rules that ran, such as `structure/1`.
+    /// The rule sets that ran, with their versions, such as `structure/1`.
     pub rules: String,
-    /// The flags that were downgraded to warnings, sorted.
+    /// The security findings that passed as warnings, sorted.
     pub flags: Vec<Flag>,
     /// Exceptions that the owner made; the member is left out when there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -192,20 +192,20 @@ pub struct Gate {
 /// A finding that did not block the skill.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Flag {
-    /// The rule that found it.
+    /// Name of the rule that made the finding.
     pub rule: String,
-    /// The file; empty if the finding is about the whole skill.
+    /// Path of the file in the skill; empty if the finding is about the whole skill.
     pub path: String,
-    /// The line, from 1; 0 if it is about the whole file.
+    /// Line in the file, from 1; 0 if the finding is about the whole file.
     pub line: u64,
 }
 
 /// An exception that the owner made for one file's bytes.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Waiver {
-    /// The rule that does not count.
+    /// Name of the rule whose findings the owner accepts.
     pub rule: String,
-    /// SHA-256 of the bytes it does not count for.
+    /// SHA-256 of the file's bytes; other bytes are scanned without the exception.
     pub sha256: Digest,
     /// The reason, in the owner's words.
     pub reason: String,

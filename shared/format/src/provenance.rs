@@ -23,13 +23,13 @@ crate::words! {
         Local = "local",
         /// A repository: `git:`, `github:` or `gitlab:`.
         CodeHost = "code-host",
-        /// A file behind an address.
+        /// A SKILL.md or archive at an `https:` address.
         Https = "https",
         /// A site's well-known index of skills.
         Wellknown = "wellknown",
-        /// A registry of skills.
+        /// An entry of a registry of skills, `registry:`.
         Registry = "registry",
-        /// Another vault.
+        /// A skill that another vault had signed, `vault:`.
         Vault = "vault",
         /// Text handed in by a user or client.
         Inline = "inline",
@@ -331,13 +331,13 @@ impl Provenance {
 /// The place, with its kind, and the time at which a skill was fetched from it.
 #[derive(JsonSchema, Serialize)]
 struct Wire<'a> {
-    /// The place.
+    /// Canonical text of the source, such as `github:acme/skills/code-review`.
     identifier: &'a ProvenanceId,
-    /// Its kind.
+    /// Kind of the source, which follows from the identifier.
     kind: Kind,
-    /// The exact commit, version or digest; null if the place has none.
+    /// The exact commit, version or digest that was fetched; `null` if the source has none.
     revision: Option<&'a str>,
-    /// When it was read.
+    /// Time at which the files were read from the source.
     fetched_at: Timestamp,
 }
 

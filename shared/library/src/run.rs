@@ -173,7 +173,7 @@ pub struct ResolvedAction {
     pub cwd: PathBuf,
     /// Purpose of the action for people; `null` if the skill declares none.
     pub description: Option<String>,
-    /// Whether it needs a terminal.
+    /// Whether the action needs a terminal, because it asks questions there.
     pub requires_tty: bool,
 }
 

@@ -32,16 +32,17 @@ pub struct Input<'a> {
     pub skills: &'a [Text<'a>],
 }
 
-/// The capabilities of a caller.
+/// The skills, tools and MCP servers that the policy grants to one caller.
 #[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Capabilities {
-    /// The id that counted: the one that the policy names, else the first given.
+    /// Id by which the policy decided: the first id of the caller that the policy names, else the
+    /// first one given.
     pub caller: String,
-    /// The requested platform.
+    /// Platform on which the caller works, as the request named it.
     pub platform: String,
-    /// The requested channel.
+    /// Channel on the platform, as the request named it; `null` if it named none.
     pub channel: Option<String>,
-    /// The profile that holds; nothing where nothing is granted.
+    /// Profile from which the grants follow; `null` if nothing is granted.
     pub profile: Option<String>,
     /// Granted skills: best first by the query, equal ones by name.
     pub skills: Vec<GrantedSkill>,
@@ -55,18 +56,19 @@ pub struct Capabilities {
     pub matched_groups: Vec<String>,
     /// The steps to this answer, one sentence each; they name nothing that is not granted.
     pub reasons: Vec<String>,
-    /// Equal for equal questions, so that an answer can be kept.
+    /// SHA-256 over everything on which the answer depends. While it stays the same, a cached
+    /// answer is valid.
     pub cache_key: Digest,
 }
 
 /// A skill that a caller may use.
 #[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct GrantedSkill {
-    /// Name in the vault.
+    /// Name of the skill in the vault.
     pub name: String,
     /// The score for the query: 0 if nothing fits, else comparable within one answer only.
     pub score: f64,
-    /// The granted groups that hold it, in order.
+    /// The granted groups that contain the skill, in order.
     pub groups: Vec<String>,
 }
 

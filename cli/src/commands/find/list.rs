@@ -92,9 +92,9 @@ pub struct ProjectSkill {
     name: SkillName,
     /// Version in its signed manifest; null if it is not installed.
     version: Option<u64>,
-    /// Where it comes from.
+    /// Source that its signed manifest records; null if it is not installed or damaged.
     provenance: Option<ProvenanceId>,
-    /// Its relation to the lock.
+    /// How the skill differs from the entry of the lock.
     state: LockState,
     /// The first difference from what was signed; null if there is none.
     damage: Option<String>,
@@ -205,7 +205,7 @@ pub enum LockState {
     Unlocked,
     /// Named by the lock, but not installed.
     Missing,
-    /// Its bytes are not the installed ones.
+    /// Installed, but its files are no longer the signed ones.
     Damaged,
 }
 

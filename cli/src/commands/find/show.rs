@@ -84,17 +84,17 @@ struct SkillContent {
     frontmatter: Option<Frontmatter>,
     /// The agents that it is for; empty for all.
     agents: Vec<AgentId>,
-    /// Its files with their sizes, not their content.
+    /// Files of the skill, without their content.
     files: Vec<SkillFile>,
-    /// Its actions, by name.
+    /// Actions (commands) that the skill declares, by name.
     actions: BTreeMap<ActionName, ActionSpec>,
-    /// The environment variables that it declares.
+    /// Environment variables that the skill declares.
     environment: Vec<Variable>,
     /// How much text an agent has to read because of it.
     context: ContextCost,
 }
 
-/// A file of a skill.
+/// A file of a skill, without its content.
 #[derive(Debug, JsonSchema, Serialize)]
 struct SkillFile {
     /// Path below the skill's folder, with `/` between names.

@@ -281,13 +281,13 @@ pub(super) fn search_skills(
 /// Where the scripts of a verified skill are stored.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Scripts {
-    /// The name of the skill.
+    /// Name under which the skill is installed.
     name: SkillName,
     /// SHA-256 of the skill's bundle (its signed manifest and all its files).
     bundle_hash: Digest,
     /// Path of the folder with its verified files.
     files: PathBuf,
-    /// Its actions.
+    /// Actions (commands) that the skill declares, with the paths of their scripts.
     actions: Vec<ResolvedAction>,
     #[serde(flatten)]
     folders: RunFolders,
@@ -302,7 +302,7 @@ pub struct LocatedAction {
     folders: RunFolders,
 }
 
-/// The folders of the runs of an action.
+/// The folders in which actions run and leave their results.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct RunFolders {
     /// The folder below which each run gets a copy of the skill. The copy is deleted when the

@@ -40,7 +40,7 @@ pub struct Arguments {
 pub struct History {
     /// Installed name.
     name: SkillName,
-    /// Its versions, newest first.
+    /// Stored versions of the skill, newest first.
     versions: Vec<StoredVersion>,
     /// Whether a rollback holds the installed version, so that updates leave it alone.
     held: bool,
@@ -62,9 +62,9 @@ pub struct StoredVersion {
     /// The branch, tag or version that it was fetched by; null if none is recorded.
     #[serde(rename = "ref")]
     reference: Option<String>,
-    /// The git tree of its folder; null if none is recorded.
+    /// Id of the git tree of the skill's folder; null if none is recorded.
     tree: Option<String>,
-    /// The number of its files.
+    /// Number of files of this version.
     files: usize,
     /// The size of all files, in bytes.
     bytes: u64,

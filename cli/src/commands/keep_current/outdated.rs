@@ -58,7 +58,7 @@ pub struct SourceComparison {
 pub struct OutdatedSkill {
     /// Installed name.
     name: SkillName,
-    /// Its source: a recorded identifier, or a folder of this machine.
+    /// Source of the skill: a recorded identifier, or a folder of this machine.
     source: String,
     /// Commit, version or digest of the source that the manifest records.
     recorded: String,

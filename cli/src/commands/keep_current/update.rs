@@ -99,7 +99,7 @@ enum ChangedSkill {
         revision: Option<String>,
     },
     Compared {
-        /// Its name.
+        /// Name of the skill that would be updated.
         name: SkillName,
         /// The commit, version or digest at the source; null if the source has none.
         revision: Option<String>,

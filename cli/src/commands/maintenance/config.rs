@@ -45,7 +45,7 @@ struct List {
     origin: bool,
 }
 
-/// A setting.
+/// A setting with its value and the layer that set it.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Setting {
     #[serde(flatten)]

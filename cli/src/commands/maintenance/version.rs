@@ -76,7 +76,7 @@ const FORMATS: [(&str, u32); 8] = [
 /// This build of vault.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Program {
-    /// The version of the program.
+    /// Version of the program, such as `0.5.0`.
     version: &'static str,
     /// The operating system that it was built for, such as `linux`.
     system: &'static str,
@@ -89,7 +89,7 @@ pub struct Program {
 /// The licences of vault and its dependencies.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Licenses {
-    /// Their text.
+    /// Text of all licences and notices, one after another.
     licenses: &'static str,
 }
 

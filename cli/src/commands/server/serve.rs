@@ -92,10 +92,10 @@ pub struct Arguments {
     print_config: bool,
 }
 
-/// The settings of the server.
+/// The output of `vault serve --print-config`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct ServerSettings {
-    /// Every setting.
+    /// Every setting with its value and what set it.
     settings: Vec<SettingRow>,
 }
 

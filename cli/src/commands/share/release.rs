@@ -209,7 +209,7 @@ fn list_proposals(
 struct Signer {
     #[serde(flatten)]
     key: NamedKey,
-    /// Whether nothing that it signed counts any more.
+    /// Whether the key was revoked, so that its signatures no longer count.
     revoked: bool,
 }
 

@@ -53,7 +53,7 @@ pub struct Unlinked {
     name: Slug,
     /// Skills that were uninstalled, because they came from the vault.
     removed: Vec<SkillName>,
-    /// The agents' folders that showed them.
+    /// The agents' folders that showed these skills.
     #[serde(rename = "unlinked")]
     folders: Vec<UnlinkedFolder>,
     /// The fingerprint of this machine's key for the vault; null if the key was missing.

@@ -107,17 +107,17 @@ struct CompletedSetup {
 /// A skill that was imported from the folder of an agent.
 #[derive(Debug, JsonSchema, Serialize)]
 struct ImportedSkill {
-    /// Its name.
+    /// Name of the skill in the vault.
     name: SkillName,
-    /// The folder that it was in.
+    /// Path of the agent's folder that it was in.
     path: PathBuf,
-    /// The replacement of the folder.
+    /// What became of that folder.
     mode: AdoptionMode,
-    /// Its version.
+    /// Version number in its signed manifest.
     version: u64,
-    /// SHA-256 of its bundle.
+    /// SHA-256 of its bundle (its signed manifest and all its files).
     bundle_hash: Digest,
-    /// Its source.
+    /// Source that the vault records for it.
     provenance: ProvenanceId,
     #[serde(flatten)]
     secrets: Secrets,
@@ -130,11 +130,11 @@ struct ImportedSkill {
 /// A skill that was not imported. Its folder stays as it was.
 #[derive(Debug, JsonSchema, Serialize)]
 struct FailedImport {
-    /// Its name.
+    /// Name of the skill.
     name: SkillName,
-    /// Its folder.
+    /// Path of the folder, which was not changed.
     path: PathBuf,
-    /// The error.
+    /// Why it was not imported: a message without a full stop.
     reason: String,
 }
 

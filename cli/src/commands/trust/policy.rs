@@ -83,21 +83,21 @@ impl Check {
 /// A capability policy, and what a caller gets from it.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct PolicyCheck {
-    /// The file.
+    /// Path of the file that was checked.
     path: String,
     /// SHA-256 of the policy; null if there is none.
     sha256: Option<Digest>,
     /// The profile of callers that the policy does not name; null if they get nothing.
     default_profile: Option<String>,
-    /// The number of profiles.
+    /// Number of profiles (sets of groups that callers get).
     profiles: usize,
-    /// The number of groups.
+    /// Number of groups (named sets of skills, tools and MCP servers).
     groups: usize,
-    /// The number of callers.
+    /// Number of callers that the policy names.
     callers: usize,
-    /// The number of rules.
+    /// Number of rules that add or remove groups.
     rules: usize,
-    /// The number of MCP servers.
+    /// Number of MCP servers that the policy describes.
     mcp_servers: usize,
     /// What the caller of `--explain` gets; null without it.
     capabilities: Option<Capabilities>,

@@ -129,7 +129,7 @@ pub struct IntactSkill {
     version: u64,
     /// SHA-256 of the skill's bundle (its signed manifest and all its files).
     bundle_hash: Digest,
-    /// The key that signed it.
+    /// Key of the publisher who signed the skill.
     signer: SigningKey,
     /// Number of files that were compared.
     files: usize,
@@ -149,11 +149,11 @@ pub struct VerifiedExport {
 /// A file or folder that is exactly as signed.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct VerifiedArtifact {
-    /// Its path.
+    /// Path of the file or folder that was verified.
     path: PathBuf,
-    /// Its kind.
+    /// What was verified: `folder`, `archive`, `bundle` or `site`.
     form: Form,
-    /// The name of the skill.
+    /// Name of the skill in its signed manifest.
     name: SkillName,
     /// Version number in the skill's signed manifest.
     version: u64,
@@ -161,11 +161,11 @@ pub struct VerifiedArtifact {
     vault_id: VaultId,
     /// The fingerprint of that vault.
     vault_fingerprint: VaultFingerprint,
-    /// The source of the skill.
+    /// Source that the signed manifest records.
     provenance: ProvenanceId,
     /// Number of files that were compared.
     files: usize,
-    /// The key that signed it.
+    /// Key of the publisher who signed the skill.
     signer: SigningKey,
     /// The origin that this machine knows the vault as: `local` or `link:<id>`; null if none.
     known_as: Option<String>,

@@ -56,7 +56,7 @@ pub struct FixedFiles {
 /// A SKILL.md with its fixes.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct FixedFile {
-    /// The file.
+    /// Path of the SKILL.md.
     path: PathBuf,
     #[serde(flatten)]
     result: FixResult,
@@ -68,7 +68,7 @@ enum FixResult {
     /// The reason why it could not be fixed, with its `code` and `message`; absent if it could.
     #[serde(rename = "error")]
     Failed {
-        /// The stable code.
+        /// Error code, as `vault help errors` lists it.
         code: String,
         /// The message: one sentence without a full stop.
         message: String,

@@ -52,9 +52,9 @@ pub struct Arguments {
 /// A folder with a new skill.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct NewSkill {
-    /// The name of the skill.
+    /// Name of the skill, which is also the name of its folder.
     name: SkillName,
-    /// The folder.
+    /// Path of the new folder.
     folder: PathBuf,
     /// The paths of its files, below the folder.
     files: Vec<String>,

@@ -49,9 +49,9 @@ pub struct FailedSkill {
 #[derive(Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkillLabel {
-    /// Its name, from `vault install` and `vault update`.
+    /// Name of the skill, from `vault install` and `vault update`.
     Name(SkillName),
-    /// Its source as it was named, from `vault add`.
+    /// Source of the skill as it was named, from `vault add`.
     Source(String),
 }
 

@@ -53,7 +53,7 @@ struct SignedRelease {
     removed: Vec<SkillName>,
     /// SHA-256 of the signed payload.
     payload_sha256: Digest,
-    /// Whether an interrupted sync had signed it already.
+    /// Whether an earlier, interrupted sync had signed the release.
     resumed: bool,
     /// Skills that were rendered for one agent and signed for this release.
     rendered: Vec<RenderedVariant>,
@@ -77,7 +77,7 @@ impl SignedRelease {
 struct Upload {
     /// The number of uploaded objects.
     uploaded: usize,
-    /// Their size in bytes.
+    /// Total size of the uploaded objects in bytes.
     bytes: u64,
     /// SHA-256 of the catalog file.
     sha256: Digest,

@@ -122,15 +122,15 @@ pub struct ReleaseDifference {
     policy_difference: Option<Vec<String>>,
     /// Profiles that are new or differ.
     profiles: Vec<ProfileEntry>,
-    /// Names of profiles that are no longer there.
+    /// Names of profiles that only the earlier release has.
     lost_profiles: Vec<String>,
-    /// Bundles that it withdraws, and the earlier one does not.
+    /// Bundles that this release withdraws and the earlier one does not.
     withdrawn: Vec<Withdrawn>,
-    /// Bundles that only the earlier one withdraws.
+    /// Bundles that the earlier release withdraws and this one does not.
     no_longer_withdrawn: Vec<Withdrawn>,
-    /// Addresses that may serve it, and not the earlier one.
+    /// Addresses that may serve this release and not the earlier one.
     audience: Vec<String>,
-    /// Addresses that may serve only the earlier one.
+    /// Addresses that may serve the earlier release and not this one.
     lost_audience: Vec<String>,
     /// The differences of the keys from those of the release before; null if there are none.
     roots: Option<RootChanges>,
@@ -151,7 +151,7 @@ struct SkillDifference {
     rendered_for: Option<String>,
     /// The differences of its manifest in words, one a line.
     changes: Vec<String>,
-    /// What the gate found. None of it blocks.
+    /// Findings of the gate, none of which blocks.
     findings: Vec<Finding>,
     /// The files that were added, changed or removed.
     files: Vec<FileChange>,

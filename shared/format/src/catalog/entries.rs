@@ -78,17 +78,17 @@ pub struct PolicyEntry {
     pub size: u64,
 }
 
-/// A rendered profile of a release.
+/// The profile of a release for one agent: which skills the agent gets, in which form.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(try_from = "ProfileWire", into = "ProfileWire")]
 pub struct ProfileEntry {
-    /// Its name.
+    /// Name of the profile, unique in the release.
     pub name: String,
-    /// The agent it is for.
+    /// The agent for which the profile is made.
     pub agent: AgentId,
     /// SHA-256 of the profile object.
     pub bundle_hash: Digest,
-    /// Its exact length in bytes.
+    /// Exact length of the profile object in bytes.
     pub size: u64,
 }
 
@@ -96,13 +96,13 @@ pub struct ProfileEntry {
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[schemars(rename = "WithdrawnBundle")]
 pub struct Withdrawn {
-    /// The skill's name.
+    /// Name under which the vault published the bundle.
     pub name: SkillName,
-    /// SHA-256 of the bundle.
+    /// SHA-256 of the bundle: clients uninstall exactly these bytes.
     pub bundle_hash: Digest,
     /// The reason, in the owner's words.
     pub reason: String,
-    /// The release that withdrew it.
+    /// Number of the first release that lists the withdrawal.
     pub since_release: u64,
 }
 
@@ -230,19 +230,19 @@ impl From<ObjectEntry> for ObjectWire {
     }
 }
 
-/// A rendered profile of a release.
+/// The profile of a release for one agent: which skills the agent gets, in which form.
 #[derive(Deserialize, JsonSchema, Serialize)]
 struct ProfileWire {
-    /// Its name.
+    /// Name of the profile, unique in the release.
     name: String,
-    /// The agent it is for.
+    /// The agent for which the profile is made.
     agent: AgentId,
     /// SHA-256 of the profile object.
     bundle_hash: Digest,
     /// The path of the object below the vault's address.
     #[schemars(with = "String")]
     path: ObjectPath,
-    /// Its exact length in bytes.
+    /// Exact length of the profile object in bytes.
     size: u64,
 }
 

@@ -48,18 +48,19 @@ pub struct RootChanges {
 pub struct RoleChange {
     /// The key, with its current name and fingerprint.
     pub key: NamedKey,
-    /// The role: `release` or `root`.
+    /// The role that the key gains or loses: `release` (publishes) or `root` (changes the keys).
     pub role: &'static str,
-    /// Whether the key has the role now.
+    /// Whether the key has gained the role; false if it has lost the role.
     pub gained: bool,
 }
 
 /// A key with its name, for messages.
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct NamedKey {
-    /// Its name in the newest version that names it; `unknown key` if none does.
+    /// Name of the key in the newest root version (signed list of keys) that names it; `unknown
+    /// key` if none does.
     pub name: String,
-    /// Its fingerprint; `None` for a revoked key that no version names.
+    /// Fingerprint of the key; `null` for a revoked key that no root version names.
     pub fingerprint: Option<KeyFingerprint>,
 }
 

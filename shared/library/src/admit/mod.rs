@@ -76,19 +76,19 @@ pub use source::{
 };
 
 words! {
-    /// The effect of admitting a skill.
+    /// What an admission did with the skill.
     #[derive(JsonSchema)]
     pub enum Admission {
-        /// The skill is new.
+        /// The vault had no own skill of this name. The skill is signed and installed.
         Added = "added",
-        /// The skill replaced an earlier version.
+        /// The skill is signed as the next version and replaces the installed one.
         Updated = "updated",
         /// The same files, agents and source were already installed; nothing was signed.
         Unchanged = "unchanged",
     }
 }
 
-/// The report on an admitted skill.
+/// A skill as it is installed after its admission, with the findings of the scan.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "AdmittedSkill")]
 pub struct AdmitReport {
@@ -101,7 +101,7 @@ pub struct AdmitReport {
     pub bundle: Digest,
     /// Whether the skill is new, has a new version, or stays as it was.
     pub admission: Admission,
-    /// The version that it replaced.
+    /// Version that the skill replaced; `None` for a new skill.
     #[serde(skip)]
     pub before: Option<u64>,
     /// Whether the gate (the scan of the files) accepted the skill with or without warnings.

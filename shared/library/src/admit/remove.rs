@@ -53,7 +53,7 @@ pub struct RemoveReport {
     pub unlinked: Vec<(PathBuf, Vec<SkillName>)>,
 }
 
-/// One removed skill.
+/// A skill that was removed, as it was installed before.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "RemovedSkill")]
 pub struct RemovedSkill {

@@ -262,7 +262,7 @@ pub struct Candidate {
 /// The files of a source that look like secrets, by their paths in the skill.
 #[derive(Clone, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Secrets {
-    /// Those that are part of the skill, because the owner named them.
+    /// Files that look like secrets and are part of the skill, because the owner named them.
     pub included: Vec<String>,
     /// Files that look like secrets and were left out.
     pub left_out: Vec<String>,

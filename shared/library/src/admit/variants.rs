@@ -72,9 +72,9 @@ pub struct ListedTransform {
 /// A variant that was rendered and signed.
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct RenderedVariant {
-    /// The skill.
+    /// Name of the skill from which the variant was rendered.
     pub skill: SkillName,
-    /// The agent that it is for.
+    /// The agent that gets the variant in place of the skill.
     pub agent: AgentId,
 }
 

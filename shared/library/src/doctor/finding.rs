@@ -14,16 +14,16 @@ use crate::store::Damage;
 use crate::vault::authored::AuthoredFile;
 use crate::vault::keys::KeyError;
 
-/// The severity of a finding.
+/// The severity of a problem that the doctor found.
 #[derive(Clone, Copy, Debug, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
 #[schemars(rename = "ProblemSeverity")]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Something does not work.
+    /// A skill, a key or an agent does not work until the problem is solved.
     Error,
-    /// Something may not work as expected.
+    /// A part of the vault may not work as its user expects.
     Warning,
-    /// Information only.
+    /// Information that needs no action.
     Note,
 }
 

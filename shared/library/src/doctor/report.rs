@@ -14,38 +14,40 @@ use crate::agents::AgentViews;
 #[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RepairStatus {
-    /// Nothing is wrong.
+    /// The skill is intact, so there is nothing to repair.
     NotNeeded,
-    /// It is a local skill without a signature and can be signed.
+    /// The folder of the skill lies in the vault without a signature, and can be signed.
     Repairable,
-    /// It was signed just now.
+    /// This run of the doctor has signed the skill.
     Repaired,
-    /// Its signature or bytes were changed, and this machine has no trusted copy to compare with.
+    /// The signature or the bytes of the skill were changed, and this machine has no trusted copy
+    /// to compare with.
     RefusedTampered,
-    /// It came from another or an unknown source and must be fetched from there again.
+    /// The skill came from another or an unknown source and must be fetched from there again.
     RefusedRemote,
-    /// It could not be repaired.
+    /// The skill can't be repaired here, or signing it was tried and failed.
     Failed,
 }
 
-/// The health of one skill.
+/// The state of one installed skill, as the doctor found it.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct SkillHealth {
-    /// The name it is installed under.
+    /// Name under which the skill is installed.
     pub name: SkillName,
     /// `local`, or the id of the link it came through.
     pub origin: String,
     /// Version in the signed manifest; `null` if the manifest is not valid.
     pub version: Option<u64>,
-    /// Its bundle hash; `None` for a folder that was never signed.
+    /// SHA-256 of the bundle; `null` for a folder that was never signed.
     pub bundle_hash: Option<Digest>,
-    /// A description of the problem, if any.
+    /// Description of the problem; `null` if the skill is intact.
     pub problem: Option<String>,
-    /// Whether it can be repaired, or the result of the repair.
+    /// Whether the skill can be repaired, or the result of the repair.
     pub repair_status: RepairStatus,
     /// Declared environment variables that are not set.
     pub unset_environment: Vec<String>,
-    /// Metadata files of operating systems and editors among its files.
+    /// Metadata files of operating systems and editors among the skill's files. They are never
+    /// used.
     pub ignored: Vec<String>,
 }
 
@@ -55,18 +57,18 @@ pub struct SkillHealth {
 pub struct ContextCost {
     /// Id of the agent, such as `claude-code`.
     pub agent: AgentId,
-    /// The number of skills the agent sees.
+    /// Number of skills that the agent sees.
     pub skills: usize,
-    /// Total length of their names and descriptions, in characters.
+    /// Total length of the names and descriptions of these skills, in characters.
     pub characters: usize,
-    /// The maximum that the agent reads, in characters, if it is known.
+    /// Number of characters that the agent reads; `null` if it is not known.
     pub bound: Option<usize>,
 }
 
-/// The result of a check.
+/// What the doctor found, and what it repaired.
 #[derive(Debug, Default, JsonSchema, Serialize)]
 pub struct DoctorReport {
-    /// The health of every checked skill.
+    /// State of every checked skill, intact ones included.
     pub skills: Vec<SkillHealth>,
     /// The findings, worst first.
     #[serde(skip)]
@@ -76,7 +78,7 @@ pub struct DoctorReport {
     pub agents: AgentViews,
     /// The size of the skill list of each linked agent.
     pub context: Vec<ContextCost>,
-    /// The paths that `clean` removed.
+    /// Paths that were removed, because the caller asked to clean.
     pub cleaned: Vec<PathBuf>,
 }
 

@@ -64,7 +64,7 @@ pub enum ExportError {
     Vault(#[from] VaultError),
 }
 
-/// An exported skill.
+/// A skill that was exported, with the file that clients install from.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Exported {
     /// Name under which the skill is installed.
@@ -110,10 +110,10 @@ pub struct ZipInput {
     pub replace: bool,
 }
 
-/// The result of a zip export.
+/// The files that a zip export has written.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ZipReport {
-    /// The skill and its archive.
+    /// The skill, whose artifact is the zip archive.
     #[serde(flatten)]
     pub skill: Exported,
     /// Path of the signed manifest.

@@ -50,10 +50,10 @@ pub struct SiteInput {
     pub skills: Vec<SkillRef>,
 }
 
-/// The result of a site export.
+/// The files that a site export has written or removed.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct SiteReport {
-    /// Path of the index.
+    /// Path of `index.json`, which was written last.
     pub index: PathBuf,
     /// Path of the page that verifies the site in a visitor's browser.
     pub page: PathBuf,

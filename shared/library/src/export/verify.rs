@@ -46,7 +46,7 @@ const MAX_BUNDLE: u64 = vault_format::bundle::MAX_OBJECT_BYTES as u64;
 /// Path in a folder at which a copy of its manifest may lie.
 const OWN_MANIFEST: &str = ".vault/manifest.json";
 
-/// The kind of artifact that was verified.
+/// The form in which an exported skill was found.
 #[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 #[schemars(inline)]
 #[serde(rename_all = "snake_case")]

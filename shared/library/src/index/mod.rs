@@ -106,18 +106,18 @@ fn compute_seal<'a>(key: &SealKey, columns: impl Iterator<Item = ValueRef<'a>>) 
 /// The texts of a skill that search reads and that a release's index contains.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Texts {
-    /// From the frontmatter.
+    /// Description in the frontmatter of SKILL.md.
     pub description: String,
-    /// From the frontmatter.
+    /// Tags in the frontmatter; empty if there are none.
     pub tags: Vec<String>,
-    /// From the frontmatter.
+    /// Categories in the frontmatter; empty if there are none.
     pub categories: Vec<String>,
-    /// From the frontmatter; empty when absent.
+    /// Situations in which to use the skill, from the frontmatter; empty if not stated.
     pub when_to_use: String,
     /// Target agents, from the manifest.
     #[serde(skip)] // a column of its own in the index
     pub agents: Vec<AgentId>,
-    /// Names of the declared actions.
+    /// Names of the actions (programs) that the skill declares.
     pub actions: Vec<ActionName>,
     /// The recorded source identifier; not part of a release's index.
     pub provenance: String,

@@ -96,7 +96,7 @@ impl Pin {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PullGate {
-    /// The gate does not run.
+    /// The gate does not run, so every skill is installed.
     Off,
     /// The skill is installed and reported.
     #[default]
@@ -177,7 +177,7 @@ pub struct Selection {
     /// Skills that the vault publishes for this agent. If it publishes no such profile: skills that
     /// name this agent or no agent.
     pub agent: Option<AgentId>,
-    /// Skills with this tag.
+    /// Skills with this tag; `null` means any.
     pub tag: Option<String>,
     /// Skills with these names; empty means any name.
     pub skills: Vec<SkillName>,

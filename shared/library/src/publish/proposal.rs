@@ -55,14 +55,14 @@ pub struct Proposal {
     /// The release, compared with the one that counted last on this machine.
     #[serde(skip)]
     pub change: ReleaseChange,
-    /// SHA-256 of its payload.
+    /// SHA-256 of the payload that each publisher signs.
     pub payload_sha256: Digest,
-    /// Its signers so far.
+    /// Publishers that have signed the proposal so far.
     pub signers: Vec<NamedKey>,
-    /// The number of signatures that it needs.
+    /// Number of publishers that must sign before the release can be published.
     #[serde(rename = "signatures_needed")]
     pub needed: usize,
-    /// Whether it has a signature of this machine.
+    /// Whether a key of this machine has signed the proposal.
     pub signed_here: bool,
     #[serde(skip)]
     file: SignedCatalog,

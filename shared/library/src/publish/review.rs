@@ -26,19 +26,19 @@ use crate::vault::trust::{NamedKey, VaultTrust};
 pub struct ShownRelease {
     /// Number of the release, from 1.
     pub release: u64,
-    /// The root version that it names.
+    /// Number of the root version (signed list of keys) that the release names.
     pub root_version: u64,
     /// SHA-256 of the signed payload of its catalog.
     pub payload_sha256: Digest,
-    /// The time of signing, as its signer wrote it.
+    /// Time of signing, which the signer chose: nothing proves it.
     pub issued_at: Timestamp,
     /// Number of skills in the release.
     pub skills: usize,
     /// Keys of the vault whose signatures on the release are valid.
     pub signers: Vec<NamedKey>,
-    /// Whether a key that signed it is revoked now.
+    /// Whether a key that signed the release is revoked now.
     pub by_revoked: bool,
-    /// Whether this machine published it, or the owner named it as the last good one.
+    /// Whether this machine published the release, or the owner named it as the last good one.
     pub known: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct ShownRelease {
 pub struct SuspectSkill {
     /// Name of the skill in the release.
     pub name: SkillName,
-    /// Its version; `None` if it was withdrawn.
+    /// Version of the bundle; `null` if the revoked key withdrew it.
     pub version: Option<u64>,
     /// SHA-256 of the bundle that the revoked key published or withdrew.
     pub bundle_hash: Digest,

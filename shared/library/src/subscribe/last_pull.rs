@@ -13,20 +13,21 @@ const RECORD: &str = "last-pull.json";
 /// The end of a pull and its result.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct LastPull {
-    /// The time at which it ended, by this machine's clock.
+    /// Time at which the pull ended, by this machine's clock.
     pub at: Timestamp,
-    /// The release that it installed; `None` if it failed or the vault has no release.
+    /// Number of the release that the pull installed; `null` if the pull failed or the vault has no
+    /// release.
     pub release: Option<u64>,
-    /// The error; `None` if it succeeded.
+    /// Why the pull failed; `null` if it succeeded.
     pub error: Option<PullError>,
 }
 
-/// The error of a failed pull.
+/// Why a pull failed, as the command reported it.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct PullError {
-    /// The stable code.
+    /// Stable code of the error, for programs.
     pub code: String,
-    /// The message, which may hold text from the service.
+    /// Message for people. It may contain text from the service.
     pub message: String,
 }
 

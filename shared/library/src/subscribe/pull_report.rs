@@ -8,18 +8,18 @@ use vault_format::name::{SkillName, Slug};
 
 use super::error::FlaggedSkill;
 
-/// The changes that a pull made.
+/// What a pull installed, updated and removed.
 #[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct PullReport {
-    /// The release after the pull.
+    /// Number of the release that is pinned after the pull.
     pub release: u64,
     /// New skills, by the name they are installed under.
     pub installed: Vec<SkillName>,
-    /// Skills whose content changed.
+    /// Skills that have other content than before, plain or in the variant for an agent.
     pub updated: Vec<SkillName>,
     /// Skills that were uninstalled because they are no longer in the catalog or the selection.
     pub removed: Vec<SkillName>,
-    /// The number of unchanged skills.
+    /// Number of installed skills that the pull left as they were.
     pub unchanged: usize,
     /// Withdrawn skills whose bundles were removed, with the reason.
     pub withdrawn: Vec<WithdrawnSkill>,
@@ -56,10 +56,10 @@ fn names<S: Serializer>(flagged: &[FlaggedSkill], serializer: S) -> Result<S::Ok
     serializer.collect_seq(flagged.iter().map(|skill| &skill.name))
 }
 
-/// A skill whose owner withdrew it.
+/// A skill that its publisher withdrew, so that it was uninstalled.
 #[derive(Clone, Debug, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct WithdrawnSkill {
-    /// Its name.
+    /// Name under which the vault published the skill.
     pub name: SkillName,
     /// The reason, in the owner's words.
     pub reason: String,

@@ -21,7 +21,7 @@ pub struct AddSkill;
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Input {
-    /// The kind of source.
+    /// Kind of the source, which decides how `identifier` is read.
     source: SourceKind,
     /// Where the skill is. With `git`: `owner/repository/path` on GitHub, a repository's web or git address, `gitlab:…`, each
     /// with an optional `#ref`; with `registry`: the skill's name there; with `url`: `https://…`; with `wellknown`:
@@ -34,11 +34,13 @@ pub struct Input {
     #[serde(default)]
     #[schemars(with = "String")]
     skill: Option<SkillName>,
-    /// Branch, tag or commit.
+    /// Branch, tag, commit or version to fetch; when absent, the one that `identifier` names, or
+    /// else the newest.
     #[serde(default, rename = "ref")]
     #[schemars(with = "String")]
     reference: Option<String>,
-    /// With `local`, on the machine that has the vault: the skill's folder.
+    /// The skill's folder, as a path on the machine that has the vault. Only for the source
+    /// `local`.
     #[serde(default)]
     #[schemars(with = "String")]
     skill_dir: Option<String>,
@@ -61,7 +63,8 @@ impl TryFrom<String> for AgentName {
     }
 }
 
-/// The kind of a source.
+/// Where a skill is fetched from: a git repository, a registry, an archive or SKILL.md at an
+/// address, the index of a site, or a folder.
 #[derive(Clone, Copy, Deserialize, Eq, JsonSchema, PartialEq)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "rmcp::schemars", inline)]

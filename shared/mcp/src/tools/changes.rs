@@ -36,10 +36,10 @@ pub struct GivenFile {
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub enum Encoding {
-    /// Its text.
+    /// The content is the text of the file.
     #[serde(rename = "utf-8")]
     Utf8,
-    /// Its bytes in standard base64.
+    /// The content is the bytes of the file in standard base64.
     #[serde(rename = "base64")]
     Base64,
 }
@@ -59,11 +59,12 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     id: Option<String>,
-    /// Version of the skill after the change.
+    /// Version of the skill after the change. Only with `accepted` and `duplicate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     version: Option<u64>,
-    /// SHA-256 of the skill's bundle after the change, in hex.
+    /// SHA-256 of the skill's bundle after the change, in hex. Only with `accepted` and
+    /// `duplicate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     bundle_hash: Option<String>,
@@ -114,13 +115,13 @@ pub struct Finding {
     /// The file; absent if the finding concerns the whole skill.
     #[serde(skip_serializing_if = "String::is_empty")]
     path: String,
-    /// The line, from 1.
+    /// The line of the file, counted from 1; absent if the finding is about the whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
     line: Option<u32>,
-    /// Description of the finding.
+    /// What is wrong, in one sentence.
     message: String,
-    /// How to fix it.
+    /// How to change the skill; absent if the rule gives no advice.
     #[serde(skip_serializing_if = "String::is_empty")]
     hint: String,
 }

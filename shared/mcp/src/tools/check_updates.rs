@@ -33,7 +33,7 @@ pub struct Output {
     up_to_date: Vec<String>,
     /// Skills that were not compared, and why.
     unchecked: Vec<Said>,
-    /// Further remarks.
+    /// Remarks about the whole comparison, such as that some skills were left out.
     warnings: Vec<String>,
     /// Skills whose source could not be read, and why.
     errors: Vec<Said>,
@@ -44,7 +44,7 @@ pub struct Output {
 pub struct Drifted {
     /// Name of the skill.
     name: String,
-    /// Its source: a recorded identifier, or a folder of this machine.
+    /// Source of the skill: a recorded identifier, or a folder of this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     source: Option<String>,

@@ -63,7 +63,7 @@ pub struct Output {
 pub struct Hit {
     #[serde(flatten)]
     summary: Summary,
-    /// Its fit to the query; comparable within one answer only.
+    /// How well the skill fits the query; comparable within one answer only.
     score: f64,
 }
 
@@ -72,7 +72,7 @@ pub struct Hit {
 pub struct One {
     #[serde(flatten)]
     summary: Summary,
-    /// Its files, SKILL.md first.
+    /// Files of the skill, SKILL.md first.
     files: Vec<FileInfo>,
 }
 

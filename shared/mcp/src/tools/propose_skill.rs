@@ -18,7 +18,7 @@ pub struct Input {
     /// The other files of the skill.
     #[serde(default)]
     resources: Vec<GivenFile>,
-    /// Only check whether it would pass.
+    /// Only check whether the skill would be accepted; nothing is stored.
     #[serde(default)]
     check: bool,
 }

@@ -14,7 +14,7 @@ pub struct RemoveSkill;
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Input {
-    /// The skill's name.
+    /// Name of the skill, or its id `<owner>/<name>`.
     name: String,
 }
 

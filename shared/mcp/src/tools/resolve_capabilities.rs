@@ -40,7 +40,7 @@ pub struct Input {
 #[derive(JsonSchema, Serialize)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Output {
-    /// The id that counted.
+    /// Id by which the policy decided about the caller.
     caller: String,
     /// The platform of the request.
     platform: String,

@@ -32,10 +32,10 @@ pub struct Summary {
     /// Agents that it is meant for; absent: any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
-    /// Names of its actions.
+    /// Names of the actions (commands) that the skill declares; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<String>,
-    /// SHA-256 of its bundle.
+    /// SHA-256 of the skill's bundle (its signed manifest and all its files), in hex.
     pub bundle_hash: String,
     /// Address of its SKILL.md as a resource.
     pub uri: String,

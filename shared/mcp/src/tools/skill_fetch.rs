@@ -79,7 +79,7 @@ pub struct FetchedFile {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     encoding: Option<&'static str>,
-    /// The file's bytes.
+    /// Content of the file, written as `encoding` says; absent if the file is not inline.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     content: Option<String>,

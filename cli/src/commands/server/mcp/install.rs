@@ -65,7 +65,7 @@ pub struct InstallArguments {
     writes: Option<String>,
 }
 
-/// The outcome for the entry in one file.
+/// What the command does to the entry in one settings file.
 #[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "McpChange")]
@@ -86,7 +86,7 @@ pub struct FileChange {
     /// The name of the agent for people.
     #[serde(skip)]
     label: &'static str,
-    /// The file.
+    /// Path of the settings file.
     file: PathBuf,
     /// The current text; `None` if the file does not exist.
     #[serde(skip)]

@@ -61,11 +61,11 @@ pub struct Connected {
 struct ShownMembership {
     /// Address of the vault: `<service>/v/<slug>`.
     address: String,
-    /// The role of the account.
+    /// Role of the account in the vault.
     role: Role,
     /// Who signs the releases of the vault.
     kind: Kind,
-    /// Its current release; null before the first one.
+    /// Number of the current release; null before the first one.
     release: Option<u64>,
 }
 

@@ -27,12 +27,12 @@ const UNIT: &str = "vault-pull";
 /// The label of the launchd agent that pulls on macOS.
 const LABEL: &str = "dev.vault.pull";
 
-/// The timer that pulls.
+/// The timer of the user's session that runs `vault cloud pull`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct PullTimer {
-    /// The interval; null if there is no timer.
+    /// Seconds between two pulls; null if there is no timer.
     every_seconds: Option<u64>,
-    /// The files of the timer.
+    /// Paths of the files that define the timer for systemd or launchd; empty if there is none.
     files: Vec<PathBuf>,
 }
 

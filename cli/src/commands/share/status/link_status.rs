@@ -54,13 +54,13 @@ pub struct LinkStatus {
     rolled_back: bool,
     /// SHA-256 of the payload of the pinned release.
     payload_sha256: Option<Digest>,
-    /// The number of skills that are installed from it.
+    /// Number of skills that are installed from the vault.
     installed: usize,
     /// Skills that are not run until the owner's next release, because a revoked key signed them.
     withheld: Vec<SkillName>,
     /// When the pinned release expires.
     expires_at: Option<Timestamp>,
-    /// Whether that time has passed.
+    /// Whether the pinned release has expired.
     stale: bool,
     /// The last pull; null before the first one.
     last_pull: Option<LastPull>,

@@ -58,11 +58,11 @@ struct Addition {
     provenance: ProvenanceId,
     /// The exact commit, version or digest at the source; null if it has none.
     revision: Option<String>,
-    /// Its files.
+    /// Files that the vault would store.
     files: Vec<FileSummary>,
-    /// The environment variables that it declares.
+    /// Environment variables that the skill declares.
     environment: Vec<Secret>,
-    /// The context that it costs an agent.
+    /// How much text an agent has to read because of the skill.
     context: ContextCost,
     #[serde(flatten)]
     secrets: Secrets,
@@ -71,11 +71,11 @@ struct Addition {
 /// A file of a skill, without its content.
 #[derive(Debug, JsonSchema, Serialize)]
 struct FileSummary {
-    /// Its path in the skill.
+    /// Path below the skill's folder, with `/` between names.
     path: FilePath,
-    /// Its size in bytes.
+    /// Size in bytes.
     size: usize,
-    /// Its mode.
+    /// `0755` if the file is executable, else `0644`.
     mode: Mode,
 }
 
@@ -89,9 +89,10 @@ impl From<File> for FileSummary {
 /// The context that a skill costs an agent, in tokens of four bytes, estimated.
 #[derive(Debug, JsonSchema, Serialize)]
 struct ContextCost {
-    /// The cost of its name and description, in every list.
+    /// Tokens of the name and the description. Every conversation pays these, even if the skill is
+    /// not used.
     listed_tokens: u64,
-    /// The cost of its SKILL.md, when it is read.
+    /// Tokens of SKILL.md. A conversation pays these when it uses the skill.
     read_tokens: u64,
 }
 

@@ -53,7 +53,7 @@ struct Suspect {
 pub struct EndedSignIns {
     /// Address of the vault: `<service>/v/<slug>`.
     address: String,
-    /// The names of those that were ended.
+    /// Names of the sign-ins that were ended, such as `vault on <machine>`.
     ended: Vec<String>,
     /// False if they could not be ended; a warning says what to do.
     done: bool,

@@ -25,13 +25,13 @@ pub(super) struct Arguments {
 /// A key that may not publish yet.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct CreatedKey {
-    /// The public key.
+    /// Public key (Ed25519): 43 characters of base64url.
     public_key: PublicKey,
-    /// Its fingerprint.
+    /// Fingerprint of the key: `pub:` and 8 groups of 4 characters.
     fingerprint: KeyFingerprint,
     /// The file with the secret key; null if the SSH agent holds it.
     path: Option<PathBuf>,
-    /// The fingerprint in the SSH agent.
+    /// Fingerprint of the key in the SSH agent, as `ssh-add -l` prints it; null for a key file.
     ssh_agent: Option<String>,
 }
 

@@ -238,17 +238,18 @@ pub(super) fn publication_effect_with(
     })
 }
 
-/// A change of the vault's keys. What it did not make has no member.
+/// A change of the vault's keys. Members about things that it did not change are absent.
 #[derive(Debug, Default, JsonSchema, Serialize)]
 pub struct ChangedKeys {
     #[serde(flatten)]
     pub(super) keys: Option<NewKeys>,
-    /// The services that were told, each with its `address` and whether it was `reached`.
+    /// The services to which the change was sent, each with its `address` and whether it was
+    /// `reached`.
     pub(super) published: Vec<Value>,
-    /// The fingerprint of the key that was made a publisher.
+    /// Fingerprint of the key that was made a publisher; absent if none was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fingerprint_added: Option<KeyFingerprint>,
-    /// The fingerprint of the key that was removed.
+    /// Fingerprint of the key that was removed from the list of keys; absent if none was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fingerprint_removed: Option<KeyFingerprint>,
     /// The files of the recovery key that was created.

@@ -29,13 +29,13 @@ pub struct ShownKeys {
     root_version: u64,
     /// The public key of this machine; null if it cannot publish.
     public_key: Option<PublicKey>,
-    /// Its fingerprint.
+    /// Fingerprint of this machine's key; null without a key.
     publisher_fingerprint: Option<KeyFingerprint>,
     /// Whether the secret key is on this machine.
     secret_here: bool,
     /// The file with the secret key; null if the SSH agent holds it.
     secret_key: Option<PathBuf>,
-    /// The fingerprint in the SSH agent.
+    /// Fingerprint of the key in the SSH agent, as `ssh-add -l` prints it; null for a key file.
     ssh_agent: Option<String>,
     /// Whether a key that may change the vault's keys is kept outside this machine.
     recovery_key: bool,

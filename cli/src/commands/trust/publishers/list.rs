@@ -29,22 +29,22 @@ pub struct Publishers {
     root_version: u64,
     /// The number of publishers that must sign each release.
     release_threshold: usize,
-    /// Its keys: publishers first, by name.
+    /// Keys of the vault: publishers first, by name.
     keys: Vec<VaultKey>,
-    /// Keys that were revoked.
+    /// Keys that were revoked, whose signatures no longer count.
     revoked: Vec<RevokedKey>,
     /// The requests that wait at the connected service.
     requests: Vec<Draft>,
 }
 
-/// A key of a vault.
+/// A key in the signed list of keys of a vault.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct VaultKey {
     /// The name that its owner gave it.
     name: KeyName,
     /// Fingerprint of the key: `pub:` and 8 groups of 4 characters.
     fingerprint: KeyFingerprint,
-    /// The public key.
+    /// Public key (Ed25519): 43 characters of base64url.
     public_key: PublicKey,
     /// Whether its signature counts for releases.
     publishes: bool,

@@ -57,9 +57,9 @@ pub(super) struct Arguments {
 /// A key of this machine that is to publish.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct RequestedKey {
-    /// The public key.
+    /// Public key (Ed25519): 43 characters of base64url.
     public_key: PublicKey,
-    /// Its fingerprint, which the owner compares.
+    /// Fingerprint of the key, which the owner compares with the one in the request.
     fingerprint: KeyFingerprint,
     /// Whether it may publish already. Then nothing was requested.
     publishes: bool,

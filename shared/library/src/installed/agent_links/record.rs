@@ -26,14 +26,14 @@ const SCHEMA: &str = "vault.profiles/1";
 )]
 #[serde(into = "String", from = "String")]
 pub enum RootScope {
-    /// An agent of this user reads it, in all projects.
+    /// An agent of this user reads the folder in all projects.
     #[default]
     User,
-    /// An agent reads it in one project.
+    /// An agent reads the folder in one project.
     Project,
     /// The user named the folder.
     Given,
-    /// A profile of `profiles.toml` names it.
+    /// A profile of `profiles.toml` names the folder. Holds the name of the profile.
     Profile(String),
 }
 
@@ -66,10 +66,10 @@ impl From<String> for RootScope {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RootMode {
-    /// One symbolic link for each skill.
+    /// The folder has one symbolic link for each skill.
     #[default]
     Link,
-    /// A recorded copy of each skill, for a folder that can't hold links.
+    /// The folder has a copy of each skill, because it can't hold links.
     Copy,
 }
 
