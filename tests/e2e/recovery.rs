@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use vault_tests::home::{Home, Ran};
 use vault_tests::person::{Answer, OWNER};
+use vault_tests::place;
 use vault_tests::server::{Database, Server};
 use vault_tests::sweep::copy_home;
 
@@ -152,6 +153,52 @@ fn a_stolen_key_ends_the_sign_in_that_lay_beside_it() {
     assert_eq!(version(&again.json()["data"]), version(&data));
     sign_in(&server, &anna);
     anna.run("sync --cloud --yes").ok();
+}
+
+/// Everything that a stolen key signed is signed again and uploaded, however full the vault is.
+#[test]
+fn a_full_vault_publishes_again_what_a_stolen_key_signed() {
+    if place::leaves_out("", "it changes the server's database file") {
+        return;
+    }
+    let mut server = Server::start(&Database::Sqlite);
+    let anna = owner(&server);
+    // A file that a bundle has no room for, so that it is stored as parts.
+    let folder = anna.plain_skill("large", "Reads the table.");
+    fs::write(
+        folder.join("table.txt"),
+        "a line of the table\n".repeat(80_000),
+    )
+    .unwrap();
+    anna.run(&format!("add {}", folder.display())).ok();
+    anna.run("sync --cloud").ok();
+    server.stop();
+    let database = rusqlite::Connection::open(server.home.path().join("vault.db")).unwrap();
+    let limit = "update records set document = json_set(document, '$.quota', json(?1)) \
+                 where partition = ?2 and key = 'ns'";
+    let limited = database.execute(limit, [r#"{"bytes": 1}"#, &format!("ns/{SLUG}")]);
+    assert_eq!(limited.unwrap(), 1);
+    drop(database);
+    server.resume();
+    anna.add("more", "Two.").ok();
+    anna.fails("sync --cloud", 1, "quota_exceeded");
+    anna.run("remove more").ok();
+
+    let keys = anna.json("publishers list");
+    let keys = keys.as_array().or_else(|| keys["keys"].as_array()).unwrap();
+    let mut names = keys.iter().map(|key| text(&key["name"]));
+    let lost = names.find(|name| name != "recovery key").unwrap();
+    let used = ["key", "recovery", "use", "stick/key", "--lost", &lost];
+    anna.run(&[&used[..], &["--name", "second", "--yes"]].concat())
+        .ok();
+    sign_in(&server, &anna);
+    anna.run("sync --cloud --yes").ok();
+    let laptop = Home::new();
+    link(&server, &anna, &laptop, SLUG);
+    laptop.json("cloud pull");
+    let pulled = support::pulled(&laptop);
+    let pulled: Vec<_> = pulled.keys().collect();
+    assert_eq!(pulled, ["large", "tool"]);
 }
 
 /// Each way to look at a vault takes new keys and names who was added, removed or revoked.
