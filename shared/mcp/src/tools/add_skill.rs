@@ -23,14 +23,14 @@ pub struct AddSkill;
 pub struct Input {
     /// Kind of the source, which decides how `identifier` is read.
     source: SourceKind,
-    /// Where the skill is. With `git`: `owner/repository/path` on GitHub, a repository's web or git address, `gitlab:…`, each
+    /// Address of the skill. With `git`: `owner/repository/path` on GitHub, a repository's web or git address, `gitlab:…`, each
     /// with an optional `#ref`; with `registry`: the skill's name there; with `url`: `https://…`; with `wellknown`:
     /// `https://site` with `skill`,
     /// or `https://site/name`; with `local` its recorded source: `local:folder-name`, or what `vault add --provenance`
     /// recorded for the
     /// installed skill.
     identifier: String,
-    /// Which skill, if the source has several. With `local` the folder is one skill, which must have this name.
+    /// Name of the skill, if the source has several. With `local` the folder is one skill, which must have this name.
     #[serde(default)]
     #[schemars(with = "String")]
     skill: Option<SkillName>,

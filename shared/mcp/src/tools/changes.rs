@@ -72,7 +72,7 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     draft_id: Option<String>,
-    /// How many drafts of the caller wait now, this one included.
+    /// Number of drafts of the caller that wait now, this one included.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     drafts_waiting: Option<u64>,
@@ -121,7 +121,7 @@ pub struct Finding {
     line: Option<u32>,
     /// What is wrong, in one sentence.
     message: String,
-    /// How to change the skill; absent if the rule gives no advice.
+    /// Advice for changing the skill; absent if the rule gives none.
     #[serde(skip_serializing_if = "String::is_empty")]
     hint: String,
 }

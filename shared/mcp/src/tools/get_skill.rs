@@ -31,7 +31,7 @@ pub struct Input {
     #[serde(default)]
     #[schemars(with = "String")]
     query: Option<String>,
-    /// How many skills a query may find: 1 to 20, 5 when absent.
+    /// Maximum number of skills that a query finds: 1 to 20, 5 when absent.
     #[serde(default)]
     #[schemars(with = "u32", range(min = 1, max = 20))]
     top_k: Option<u32>,

@@ -74,7 +74,7 @@ struct ManifestSignature {
 pub struct FetchedFile {
     #[serde(flatten)]
     info: FileInfo,
-    /// How `content` is written: `utf-8` or `base64`. Absent if the file is not inline (read it at `uri`), and for SKILL.md, which is
+    /// Encoding of `content`: `utf-8` or `base64`. Absent if the file is not inline (read it at `uri`), and for SKILL.md, which is
     /// in `skill_md`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
