@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 /// Number of a value.
 pub(super) type Node = u32;
 
-/// Largest number of values and of ways between them. Real skills need less than a tenth.
+/// Largest number of values, and of ways between them. Real skills need less than a tenth.
+const MOST_VALUES: Node = 1 << 20;
 const MOST_EDGES: usize = 1 << 20;
 /// Largest number of values that are searched for the addresses that a call is given.
 const MOST_SEARCHED: usize = 2_000;
@@ -167,6 +168,15 @@ impl Graph {
         let node = self.keyed(key);
         self.names.push(node);
         node
+    }
+
+    /// Returns whether the graph has all the values and ways that it may have. The readers then stop:
+    /// some read a bracket once as statements and once as a value, which doubles their work with
+    /// each bracket inside another one.
+    pub(super) fn is_full(&mut self) -> bool {
+        let is_full = self.count >= MOST_VALUES || self.edges.len() >= MOST_EDGES;
+        self.is_cut |= is_full;
+        is_full
     }
 
     pub(super) fn edge(&mut self, from: Node, to: Node, flow: Flow, place: Place) {

@@ -27,6 +27,8 @@ use program::{Code, Language, Program};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+/// Largest number of bytes of code that are read in a skill, with code inside other code.
+const MOST_READ: usize = 32 << 20;
 /// Words of which code that sends something has one.
 const SENDERS: [&str; 39] = [
     "curl",
@@ -193,7 +195,13 @@ pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec
     }
     // In the order of the text, with the code that is found inside at the end.
     program.open.reverse();
+    let mut read = 0;
     while let Some(code) = program.open.pop() {
+        read += code.text.len();
+        if read > MOST_READ || program.graph.is_full() {
+            program.graph.is_cut = true;
+            break;
+        }
         work += 4 * code.text.len() as u64;
         match code.language {
             Language::Shell => shell::read_shell(&code, &mut program),

@@ -164,7 +164,7 @@ impl Script<'_> {
     /// Reads a statement. Returns the scope of the function whose body follows, if it is the head
     /// of one.
     fn read_statement(&mut self, tokens: &[Token], scope: usize) -> Option<usize> {
-        if self.nested >= MOST_NESTED {
+        if self.nested >= MOST_NESTED || self.program.graph.is_full() {
             self.program.graph.is_cut = true;
             return None;
         }
@@ -223,7 +223,7 @@ impl Script<'_> {
     /// Returns the value of an expression: of all that stands in it.
     pub(super) fn evaluate(&mut self, tokens: &[Token], scope: usize) -> Node {
         let result = self.program.graph.fresh();
-        if self.nested >= MOST_NESTED {
+        if self.nested >= MOST_NESTED || self.program.graph.is_full() {
             self.program.graph.is_cut = true;
             return result;
         }

@@ -402,7 +402,7 @@ impl Reader<'_> {
 
     /// Reads the commands of a substitution up to its closing byte.
     fn read_nested(&mut self, input: Node, output: Node, close: u8) {
-        if self.nested >= MOST_NESTED {
+        if self.nested >= MOST_NESTED || self.program.graph.is_full() {
             self.program.graph.is_cut = true;
             return;
         }

@@ -409,3 +409,17 @@ fn a_finding_lists_the_steps() {
     let way = finding.and_then(Finding::way).unwrap_or_default();
     assert_eq!(way, "read at a.sh:1, passed on at b.sh:2, sent at b.sh:3");
 }
+
+/// A bracket that is read once as statements and once as a value doubles the work of the brackets
+/// inside it, so 60 of them would take centuries without a bound.
+#[test]
+fn brackets_inside_one_another_end_at_a_bound() {
+    for (path, code) in [
+        ("a.ps1", format!("''Invoke-Expression{}", "{".repeat(60))),
+        ("a.js", format!("eval({}fetch(1)", "{a: 1; b: ".repeat(60))),
+        ("a.py", format!("exec({}urlopen(1)", "{a: ".repeat(60))),
+    ] {
+        let all = found(&[(path, &code)]);
+        assert!(all.len() <= 1, "{all:?}");
+    }
+}
