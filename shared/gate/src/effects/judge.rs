@@ -215,7 +215,7 @@ impl Judge<'_> {
             self.name_place(chain.last)
         );
         let source = &self.sources[at.file as usize];
-        let offset = floor(source.raw, at.offset as usize);
+        let offset = source.raw.floor_char_boundary(at.offset as usize);
         let line = source.raw[offset..].lines().next().unwrap_or_default();
         Finding::of(&rule.rule, Level::Warning, message)
             .at(source.path)
@@ -230,7 +230,7 @@ impl Judge<'_> {
         let mut steps: Vec<Step> = Vec::new();
         for place in &chain.steps {
             let source = &self.sources[place.file as usize];
-            let offset = floor(source.raw, place.offset as usize);
+            let offset = source.raw.floor_char_boundary(place.offset as usize);
             let step = Step {
                 path: source.path.to_owned(),
                 line: Position::of_offset(source.raw, offset).line,
@@ -256,7 +256,7 @@ impl Judge<'_> {
 
     fn name_place(&self, place: Place) -> String {
         let source = &self.sources[place.file as usize];
-        let offset = floor(source.raw, place.offset as usize);
+        let offset = source.raw.floor_char_boundary(place.offset as usize);
         let line = Position::of_offset(source.raw, offset).line;
         format!("{}:{line}", source.path)
     }
@@ -276,13 +276,4 @@ fn chain_of<'a>(
         last: sink.place,
         steps: steps.into_iter().chain([sink.place]).collect(),
     }
-}
-
-/// The nearest offset at or before this one at which a character begins.
-fn floor(text: &str, offset: usize) -> usize {
-    let mut offset = offset.min(text.len());
-    while !text.is_char_boundary(offset) {
-        offset -= 1;
-    }
-    offset
 }

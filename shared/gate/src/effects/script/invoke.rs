@@ -284,6 +284,16 @@ impl Script<'_> {
                 self.push_word(&mut text, part, (scope, !is_line));
             }
         }
+        self.read_command_line(text, [input, result], place);
+    }
+
+    /// Hands a command line that is put together here to the reader of shells.
+    pub(super) fn read_command_line(
+        &mut self,
+        text: String,
+        [input, output]: [Node; 2],
+        place: Place,
+    ) {
         let depth = self.code.depth + 1;
         self.program.read_later(Code {
             language: Language::Shell,
@@ -291,7 +301,7 @@ impl Script<'_> {
             place,
             is_exact: false,
             input,
-            output: result,
+            output,
             depth,
         });
     }

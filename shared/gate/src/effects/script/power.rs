@@ -2,7 +2,7 @@
 
 use super::super::calls::{self, Effect, effect_of};
 use super::super::graph::{Flow, Node, Place};
-use super::super::program::{Call, Code, Language};
+use super::super::program::Call;
 use super::super::stores::ENVIRONMENT;
 use super::super::tokens::{Kind, Token};
 use super::Script;
@@ -244,16 +244,7 @@ impl Script<'_> {
             }
         }
         let input = piped.unwrap_or_else(|| self.program.graph.fresh());
-        let depth = self.code.depth + 1;
-        self.program.read_later(Code {
-            language: Language::Shell,
-            text,
-            place,
-            is_exact: false,
-            input,
-            output,
-            depth,
-        });
+        self.read_command_line(text, [input, output], place);
     }
 
     /// Whether a name has its `$` in front.
