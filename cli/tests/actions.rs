@@ -247,7 +247,7 @@ Count.
         actions[1]["args"],
         serde_json::json!([script, file("SKILL.md"), "../../count.sh"])
     );
-    // An action runs in a copy, which programs and people are told alike.
+    // An action runs in a copy of the skill. The text and the JSON must name the same folder.
     let copies = found["copies"].as_str().unwrap();
     let folder = format!("{copies}/<run>/files");
     assert_eq!(actions[0]["cwd"], folder);

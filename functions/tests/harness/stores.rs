@@ -181,7 +181,7 @@ fn reply(request: Asked, held: &mut Held) {
     }
     let mut words = request.line.split(' ');
     let (method, target) = (words.next().unwrap(), words.next().unwrap());
-    // The SDK appends the name of the operation as a query, which is no part of the key.
+    // The SDK appends the name of the operation as a query, which is not part of the key.
     let path = target.split('?').next().unwrap().to_owned();
     if method == "PUT" {
         held.objects.insert(path, request.body.clone());

@@ -10,7 +10,7 @@ use vault_format::words;
 pub struct Client {
     /// Id of the app, `cli_…`.
     pub id: String,
-    /// Name that the app gives itself, which nobody has verified; null if it gives none.
+    /// Name that the app chose, which nobody has verified; null if it chose none.
     pub name: Option<String>,
     /// The hosts of its redirect addresses, or the schemes of apps. Empty once its registration has
     /// expired.

@@ -26,7 +26,7 @@ words! {
 /// A confirmation that an app waits for.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Confirmation {
-    /// Id of the confirmation, `cnf_…`. It is no secret.
+    /// Id of the confirmation, `cnf_…`. It need not be kept secret.
     pub id: String,
     /// The page on which the person decides, in any browser. Nobody else can open it.
     pub url: String,

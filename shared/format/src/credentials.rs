@@ -1,7 +1,7 @@
 //! Users and passwords in addresses, which no message may show.
 
 /// Removes user and password from an address, so that a message cannot show them. Also from one
-/// without `//`, as people paste it. The user of `git@host:path` stays, because it is no secret.
+/// without `//`, as people paste it. The user of `git@host:path` stays, because it is not a secret.
 pub fn without_credentials(text: &str) -> String {
     let hidden = |before: &str, rest: &str, at: usize| format!("{before}…{}", &rest[at..]);
     if let Some((scheme, rest)) = text.split_once("//") {
@@ -34,7 +34,7 @@ pub fn without_credentials(text: &str) -> String {
 }
 
 /// Tells whether the first part of an address is a host with a port, and no `@` of the address can
-/// end a password. A text that may be either, such as `ann:2026/x@example.com`, is no such host.
+/// end a password. A text that may be either, such as `ann:2026/x@example.com`, does not count as one.
 fn is_host_and_port(authority: &str, address: &str) -> bool {
     let Some((host, port)) = authority.rsplit_once(':') else {
         return false;
@@ -52,7 +52,7 @@ fn is_host_and_port(authority: &str, address: &str) -> bool {
 }
 
 /// Tells whether a text begins with a name or an address that only a host has: a name with a dot,
-/// the last part of which is no number, an IP address, or `localhost`.
+/// whose last part is not a number, an IP address, or `localhost`.
 fn begins_with_host(text: &str) -> bool {
     if text.starts_with('[') {
         return true;
@@ -64,7 +64,7 @@ fn begins_with_host(text: &str) -> bool {
     host == "localhost" || is_name || host.parse::<std::net::Ipv4Addr>().is_ok()
 }
 
-/// Words before the first colon of a source that are no names of users.
+/// Words before the first colon of a source that are not names of users.
 const SOURCE_PREFIXES: [&str; 11] = [
     "git",
     "github",

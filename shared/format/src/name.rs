@@ -17,7 +17,7 @@ pub use crate::text::is_deceptive;
 /// A reason to reject a text as a name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadName {
-    /// The text is no slug, the name of a namespace in addresses.
+    /// The text is not a slug, which is the name of a namespace in addresses.
     #[error("slug must have 1 to 63 characters a-z, 0-9 and single hyphens inside")]
     Slug,
     /// The text can't name a skill and its directory.
@@ -36,7 +36,7 @@ pub enum BadName {
     /// The id that stands for agents without a profile.
     #[error("{ANY_AGENT} is no agent: it stands for every agent without a profile of its own")]
     AnyAgent,
-    /// The text is no id of a namespace or draft, which are ULIDs.
+    /// The text is not the id of a namespace or draft. These ids are ULIDs.
     #[error("id must be a ULID: 26 characters of Crockford's base32 in upper case")]
     Id,
 }

@@ -205,7 +205,7 @@ pub enum LockState {
     Unlocked,
     /// Named by the lock, but not installed.
     Missing,
-    /// Installed, but its files are no longer the signed ones.
+    /// Installed, but its files differ from those that were signed.
     Damaged,
 }
 

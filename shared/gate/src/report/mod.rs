@@ -170,8 +170,8 @@ pub struct Excluded {
     pub reason: String,
 }
 
-/// A folder with a SKILL.md that is no skill of the audited folder, or a link to the folder of a
-/// skill.
+/// A folder that has a SKILL.md but does not count as a skill of the audited folder, or a link to
+/// the folder of a skill.
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct LeftOutFolder {
     /// Its path below the audited folder. May be hostile text.

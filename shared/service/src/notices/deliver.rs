@@ -32,10 +32,9 @@ const MAX_CONCURRENT: usize = 32;
 const SLICE: Duration = Duration::from_secs(10);
 /// Maximum number of pages that one run reads of each partition of the list of non-empty outboxes.
 const MAX_PAGES: usize = 10;
-/// Maximum number of attempts per recipient and hour.
+/// Maximum number of attempts per recipient and hour, for notices about everything but replaced keys.
 const MAX_PER_HOUR: u32 = 60;
-/// Maximum number of attempts per recipient and hour for notices about replaced keys, besides
-/// those.
+/// Maximum number of attempts per recipient and hour, for notices about replaced keys.
 const MAX_KEYS_PER_HOUR: u32 = 20;
 /// Pause after a failed attempt to a recipient, for all its notices, in seconds.
 const FAILURE_PAUSE_SECONDS: i64 = 60;
