@@ -135,7 +135,7 @@ impl Process {
     }
 
     /// Describes this machine for the search for agents. Returns `None` without a home folder.
-    pub fn machine(&self, project: Option<PathBuf>) -> Option<Machine> {
+    pub fn describe_machine(&self, project: Option<PathBuf>) -> Option<Machine> {
         Some(Machine {
             home: self.home.clone()?,
             variables: VARIABLES

@@ -236,12 +236,14 @@ impl Publisher {
             self.holding.set_always();
             return Ok(true);
         }
-        let held_until = self.lease_until().await?;
+        let held_until = self.take_or_renew_lease().await?;
         self.holding.set_until(held_until);
         Ok(held_until.is_some())
     }
 
-    async fn lease_until(&self) -> Result<Option<Timestamp>, StoreError> {
+    /// Takes the lease, or renews it if it ends soon. Returns its end, or `None` while another server
+    /// holds it.
+    async fn take_or_renew_lease(&self) -> Result<Option<Timestamp>, StoreError> {
         let key = lease_key();
         let now = self.app.clock.now();
         let lease_record = self.app.records.get_one(&key).await?;

@@ -56,7 +56,7 @@ pub fn ask_for_approvals(
         if !wanted(&pending.file) {
             continue;
         }
-        if !may_approve(context, &pending)? {
+        if !confirm_approval(context, &pending)? {
             warn_not_approved(context, &pending, None);
             approvals.pending.push(pending.file.to_string());
             continue;
@@ -97,7 +97,7 @@ pub fn warn_about_pending(
 }
 
 /// Shows the difference and asks for the approval.
-fn may_approve(context: &Context, pending: &PendingFile) -> Result<bool, Failure> {
+fn confirm_approval(context: &Context, pending: &PendingFile) -> Result<bool, Failure> {
     let ui = &context.ui;
     // An unreadable file has no difference to show, and without a question nobody reads it.
     if pending.found.is_ok() && ui.may_ask() && !ui.is_yes() {

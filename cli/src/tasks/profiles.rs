@@ -70,7 +70,7 @@ pub fn known_agent_id(text: &str) -> Result<AgentId, String> {
 /// Describes this machine to the library: the home folder, the environment and the project. Fails
 /// without a home folder.
 pub fn find_machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, Failure> {
-    context.process.machine(project).ok_or_else(|| {
+    context.process.describe_machine(project).ok_or_else(|| {
         fail!(NoHome, "there is no home folder to look for agents in").hint("set HOME")
     })
 }
@@ -93,7 +93,10 @@ fn local_machine(context: &Context) -> Option<Machine> {
     let settings = context.settings().ok()?;
     // In remote mode, agents read skills from a service and not from folders.
     let is_remote = settings.text("VAULT_MODE") == Some("remote");
-    context.process.machine(None).filter(|_| !is_remote)
+    context
+        .process
+        .describe_machine(None)
+        .filter(|_| !is_remote)
 }
 
 fn warn_not_synced(context: &Context, error: ProfileSyncError) {

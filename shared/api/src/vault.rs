@@ -281,7 +281,8 @@ pub struct PinReset {
     pub at: Timestamp,
     /// Id of the user who reset the pin, `usr_…`.
     pub by: String,
-    /// The vault that was pinned before; null if nothing was, or an earlier version's vault.
+    /// Id of the vault that was pinned before; null if none was pinned, or if it was
+    /// a vault of an earlier version of the program, which had no id.
     pub vault_id: Option<VaultId>,
 }
 

@@ -127,12 +127,12 @@ impl AgentId {
 }
 
 fn is_slug(text: &str) -> bool {
-    text.len() <= 63 && is_hyphenated(text)
+    text.len() <= 63 && is_kebab_case(text)
 }
 
 fn is_skill_name(text: &str) -> bool {
     // A skill's name is a directory, which Windows cannot create under a device's name.
-    text.len() <= 64 && is_hyphenated(text) && !is_device_name(text)
+    text.len() <= 64 && is_kebab_case(text) && !is_device_name(text)
 }
 
 fn is_action_name(text: &str) -> bool {
@@ -147,7 +147,7 @@ fn is_agent_id(text: &str) -> bool {
 }
 
 /// `[a-z0-9]+(-[a-z0-9]+)*`
-fn is_hyphenated(text: &str) -> bool {
+fn is_kebab_case(text: &str) -> bool {
     text.split('-')
         // An empty word is a hyphen at an end, or two in a row.
         .all(|word| !word.is_empty() && word.bytes().all(|byte| byte != b'-' && is_name_byte(byte)))
@@ -242,7 +242,8 @@ pub struct SkillRef {
 }
 
 impl SkillRef {
-    /// Names the skill of one vault.
+    /// Creates the reference `<vault>/<name>`, which means this vault's skill even if another vault
+    /// holds the bare name.
     pub const fn qualified(vault: Slug, name: SkillName) -> Self {
         Self {
             vault: Some(vault),

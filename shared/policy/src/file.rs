@@ -326,8 +326,8 @@ impl Policy {
                 if let Some(name) = &channel.profile {
                     self.check_profile(name, &extend_steps(&steps, &["profile".into()]))?;
                 }
-                self.group_list(channel.add_groups.as_deref(), &steps, "add_groups")?;
-                self.group_list(channel.remove_groups.as_deref(), &steps, "remove_groups")?;
+                self.check_group_list(channel.add_groups.as_deref(), &steps, "add_groups")?;
+                self.check_group_list(channel.remove_groups.as_deref(), &steps, "remove_groups")?;
             }
         }
         for (item, rule) in self.rules.iter().flatten().enumerate() {
@@ -338,8 +338,8 @@ impl Policy {
                     &extend_steps(&steps, &["profiles".into(), item.into()]),
                 )?;
             }
-            self.group_list(rule.add_groups.as_deref(), &steps, "add_groups")?;
-            self.group_list(rule.remove_groups.as_deref(), &steps, "remove_groups")?;
+            self.check_group_list(rule.add_groups.as_deref(), &steps, "add_groups")?;
+            self.check_group_list(rule.remove_groups.as_deref(), &steps, "remove_groups")?;
         }
         Ok(())
     }
@@ -352,7 +352,7 @@ impl Policy {
         check_defined(self.groups.as_ref(), "group", name, steps)
     }
 
-    fn group_list(
+    fn check_group_list(
         &self,
         groups: Option<&[String]>,
         steps: &[Step],

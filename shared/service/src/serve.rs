@@ -276,7 +276,7 @@ mod tests {
     }
 
     /// Returns the client's end of a connection to a router with one page.
-    fn connected(
+    fn serve_page(
         times: TimeLimits,
         buffer: usize,
         page: &'static str,
@@ -309,7 +309,7 @@ mod tests {
     #[tokio::test]
     async fn idle_time_does_not_count_into_the_time_of_a_head() {
         let head = Duration::ZERO;
-        let (mut client, served) = connected(TimeLimits { head, ..PATIENT }, 4096, "hello");
+        let (mut client, served) = serve_page(TimeLimits { head, ..PATIENT }, 4096, "hello");
         for _ in 0..3 {
             client.write_all(REQUEST).await.unwrap();
             assert!(answer(&mut client).await.starts_with("HTTP/1.1 200"));
@@ -327,7 +327,7 @@ mod tests {
     #[tokio::test]
     async fn an_idle_connection_is_closed() {
         let idle = Duration::ZERO;
-        let (mut client, served) = connected(TimeLimits { idle, ..PATIENT }, 4096, "hello");
+        let (mut client, served) = serve_page(TimeLimits { idle, ..PATIENT }, 4096, "hello");
         served.await.unwrap();
         assert_eq!(rest(&mut client).await, 0);
     }
@@ -336,7 +336,7 @@ mod tests {
     async fn a_connection_is_idle_again_after_its_answer() {
         for method in ["GET", "HEAD"] {
             let idle = Duration::from_millis(20);
-            let (mut client, served) = connected(TimeLimits { idle, ..PATIENT }, 4096, "hello");
+            let (mut client, served) = serve_page(TimeLimits { idle, ..PATIENT }, 4096, "hello");
             let request = format!("{method} / HTTP/1.1\r\nHost: x\r\n\r\n");
             client.write_all(request.as_bytes()).await.unwrap();
             served.await.unwrap();
@@ -348,7 +348,7 @@ mod tests {
     async fn a_client_that_takes_no_byte_of_its_answer_is_left() {
         let page: &'static str = Box::leak("x".repeat(64 * 1024).into_boxed_str());
         let write = Duration::ZERO;
-        let (mut client, served) = connected(TimeLimits { write, ..PATIENT }, 1024, page);
+        let (mut client, served) = serve_page(TimeLimits { write, ..PATIENT }, 1024, page);
         client.write_all(REQUEST).await.unwrap();
         served.await.unwrap();
         assert_eq!(rest(&mut client).await, 1024);

@@ -62,7 +62,7 @@ pub struct Selection<'a> {
     pub names: &'a [String],
     /// Whether all skills are selected.
     pub all: bool,
-    /// Maximum number of skills to take.
+    /// Maximum number of skills that the selection may cover. With more, [`Listing::choose`] fails.
     pub max_skills: usize,
 }
 

@@ -249,7 +249,7 @@ impl SkillUpdater<'_> {
         let outcome = match state {
             DriftState::UpToDate => {
                 if !self.only_diff {
-                    self.complete_lock(asked)?;
+                    self.repair_lock_entry(asked)?;
                 }
                 None
             }
@@ -381,7 +381,7 @@ impl SkillUpdater<'_> {
 
     /// Updates the skill's entry in the project's vault.lock if it does not match the installed
     /// version, as after an update that was killed before it wrote the lock.
-    fn complete_lock(&self, asked: &DriftCheck) -> Result<(), Failure> {
+    fn repair_lock_entry(&self, asked: &DriftCheck) -> Result<(), Failure> {
         let Some(mut lock) = project_lock::Lock::find_lock(self.context)? else {
             return Ok(());
         };

@@ -102,7 +102,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         doctor::examine_vault(
             &vault,
             &DoctorInput {
-                machine: context.process.machine(None),
+                machine: context.process.describe_machine(None),
                 skill: only,
                 clean: arguments.clean || arguments.fix,
                 repair: arguments.repair,

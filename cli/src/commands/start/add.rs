@@ -292,7 +292,7 @@ fn report_added(
     admitted: AdmittedItems,
     single: bool,
 ) -> Result<Report, Failure> {
-    let mut skills = report.of_outcomes(admitted.outcomes, single);
+    let mut skills = report.print_outcomes(admitted.outcomes, single);
     // Skills that were admitted before Ctrl-C stay admitted, so the failure lists them for
     // programs.
     if let Some(failure) = admitted.interrupted {

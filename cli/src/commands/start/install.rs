@@ -218,7 +218,10 @@ impl ProjectInstaller<'_> {
         };
         // In remote mode, the user's agents are not on this machine.
         let is_remote = context.settings()?.text("VAULT_MODE") == Some("remote");
-        let machine = context.process.machine(None).filter(|_| !is_remote);
+        let machine = context
+            .process
+            .describe_machine(None)
+            .filter(|_| !is_remote);
         let links = link_project(vault, &self.folder, names, machine.as_ref())?;
         for name in &links.removed {
             let line = format!("{TICK} removed {BOLD}{name}{BOLD:#}");

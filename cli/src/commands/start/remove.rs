@@ -175,7 +175,10 @@ fn folders_to_search(context: &Context, arguments: &Arguments) -> Vec<PathBuf> {
     let links = arguments.links.iter();
     let mut folders: Vec<PathBuf> = links.map(|(_, path)| path.clone()).collect();
     let here = std::path::absolute(".").ok();
-    if let (false, Some(machine)) = (arguments.no_discover, context.process.machine(here)) {
+    if let (false, Some(machine)) = (
+        arguments.no_discover,
+        context.process.describe_machine(here),
+    ) {
         for agent in agents::detect_agents(&machine) {
             folders.extend(agent.folders_to_scan(&machine));
         }

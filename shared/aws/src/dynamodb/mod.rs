@@ -57,7 +57,6 @@ pub(crate) struct Table {
     limits: RetryLimits,
 }
 
-/// The outcome of one write transaction.
 enum TransactionResult {
     Written,
     Cancelled(Vec<CancellationReason>),

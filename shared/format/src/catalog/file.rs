@@ -84,7 +84,7 @@ impl SignedCatalog {
             roots: roots.to_list(),
             envelope,
         };
-        file.checked_size()
+        file.check_size()
     }
 
     /// Reads the file. Fails if it is too large or does not have the shape of a catalog file.
@@ -139,10 +139,10 @@ impl SignedCatalog {
             roots: roots.to_list(),
             ..self.clone()
         }
-        .checked_size()
+        .check_size()
     }
 
-    fn checked_size(self) -> Result<Self, CatalogError> {
+    fn check_size(self) -> Result<Self, CatalogError> {
         if self.to_bytes().len() > MAX_OBJECT_BYTES {
             Err(CatalogError::TooLarge)
         } else {

@@ -324,7 +324,7 @@ impl CatalogCheck<'_> {
         let signers = self.file.valid_signers(&self.state().release_keys());
         if signers.len() >= needed {
             Ok(signers)
-        } else if self.carries_newest() && self.counted_under_older_root() {
+        } else if self.carries_newest() && self.is_signed_under_older_root() {
             Err(CatalogError::ReleaseAwaited)
         } else {
             let found = signers.len();
@@ -334,7 +334,7 @@ impl CatalogCheck<'_> {
 
     /// Tells whether the payload names an older version of the chain whose release role has signed
     /// it. Reads no other member of the payload.
-    fn counted_under_older_root(&self) -> bool {
+    fn is_signed_under_older_root(&self) -> bool {
         #[derive(serde::Deserialize)]
         struct RootOnly {
             root_version: u64,
@@ -372,7 +372,7 @@ impl CatalogCheck<'_> {
             Ok(())
         } else if self.older_version(number, hash).is_none() {
             Err(RootError::NotInChain { version: number }.into())
-        } else if self.reader.side == ReaderKind::Publisher && self.counted_under_older_root() {
+        } else if self.reader.side == ReaderKind::Publisher && self.is_signed_under_older_root() {
             Ok(())
         } else if self.carries_newest() {
             Err(CatalogError::ReleaseAwaited)

@@ -28,7 +28,7 @@ pub const MAX_PAYLOAD_BYTES: usize = 16 << 10;
 pub const MAX_VERSION: u64 = 1_024;
 /// Maximum number of keys in all roles together.
 pub const MAX_KEYS: usize = 40;
-/// Maximum number of keys of the root role.
+/// Maximum number of keys of the root role, which sign the next root version.
 pub const MAX_ROOT_KEYS: usize = 8;
 /// Maximum number of keys of the release role.
 pub const MAX_RELEASE_KEYS: usize = 32;

@@ -108,7 +108,8 @@ impl RecoveryFile {
         )
     }
 
-    /// Tells whether the key may sign the chain's next version.
+    /// Tells whether the key is a root key of the chain's newest version, so that it may sign the
+    /// next one.
     pub fn can_sign_next(&self, chain: &RootChain) -> bool {
         chain.document().root().contains(&self.key.public())
     }

@@ -25,7 +25,7 @@ pub(crate) fn append_folder<W: Write>(
         let (from, name) = (folder.join(&entry), name.join(&entry));
         let appended = match kind {
             Kind::File => append_file(archive, &from, &name),
-            Kind::Dir => append_entry(archive, &from, &name),
+            Kind::Dir => append_folder_header(archive, &from, &name),
             Kind::Link => append_link(archive, &name, link_target(&from)?.as_deref()),
             // FIFOs, sockets and devices are not part of a vault.
             Kind::Other => Ok(()),
@@ -45,7 +45,7 @@ fn append_file<W: Write>(archive: &mut Builder<W>, from: &HeldPath, name: &Path)
 }
 
 /// Appends a folder without its content.
-fn append_entry<W: Write>(
+fn append_folder_header<W: Write>(
     archive: &mut Builder<W>,
     from: &HeldPath,
     name: &Path,

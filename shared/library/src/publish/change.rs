@@ -161,7 +161,7 @@ impl ReleaseChange {
     }
 
     /// Returns the trust for the bundles of the two releases, by their hashes.
-    fn listed_trust(
+    fn trust_for_bundles(
         &self,
         vault: &Vault,
         variants: &[SkillEntry],
@@ -193,7 +193,7 @@ impl ReleaseChange {
         let profiles = self.read_profiles(fetched)?;
         let (variants, _) = self.needed_variants(fetched)?;
         let former_variants = self.former_variants(fetched)?;
-        let trusted = self.listed_trust(vault, &variants, &former_variants)?;
+        let trusted = self.trust_for_bundles(vault, &variants, &former_variants)?;
         self.check_index(vault, &trusted, fetched)?;
         let mut reviewed = Reviewed {
             profiles: self.profile_lines(&profiles, fetched),

@@ -212,7 +212,7 @@ pub fn expect_fingerprint(
     Ok(trust_folder(vault, id).write_record(PIN, &pin)?)
 }
 
-/// The skills and links that [`unlink_vault()`] removed.
+/// What [`unlink_vault()`] removed: the skills of the link, and their entries in agents' folders.
 #[derive(Clone, Debug, Default)]
 pub struct RemovedLink {
     /// Skills that the link had installed, by the names under which they were installed.

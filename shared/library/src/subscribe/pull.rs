@@ -198,7 +198,7 @@ impl<'a> PullTransaction<'a> {
                 if let Ok(examined) =
                     store::examine_stored(&store, hash, Some(&skill.name), &trusted)
                 {
-                    flagged.extend(self.catalog.flag_skill(skill, examined.files));
+                    flagged.extend(self.catalog.run_gate(skill, examined.files));
                 }
             }
         }

@@ -120,7 +120,7 @@ impl StagedBundles {
             &opened.files,
         )?;
         if accepted.gate != PullGate::Off {
-            let flagged = accepted.flag_skill(skill, opened.files);
+            let flagged = accepted.run_gate(skill, opened.files);
             self.flagged
                 .extend(flagged.map(|flagged| (skill.bundle_hash, flagged)));
         }
@@ -133,11 +133,7 @@ impl AcceptedCatalog {
     /// Runs the gate of this machine on a skill. The publisher's exceptions do not apply: the
     /// publisher may be careless, or a thief may have the key. Returns `None` if nothing blocks the
     /// skill.
-    pub(super) fn flag_skill(
-        &self,
-        skill: &SelectedSkill,
-        files: Vec<File>,
-    ) -> Option<FlaggedSkill> {
+    pub(super) fn run_gate(&self, skill: &SelectedSkill, files: Vec<File>) -> Option<FlaggedSkill> {
         let options = GateOptions {
             strict: !self.options.lenient,
             name: Some(skill.name.clone()),

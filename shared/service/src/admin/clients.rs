@@ -81,7 +81,7 @@ pub(crate) async fn read_apps_page(
                 next = found.last().map(|record| record.key.key.clone());
             }
         }
-        used = collect_uses(&grants, app.clock.now())?;
+        used = find_last_uses(&grants, app.clock.now())?;
     }
     let connections = found
         .iter()
@@ -146,7 +146,8 @@ fn cut_off_client(grants: &[Record]) -> Option<&str> {
     last.key.key.split('/').next()
 }
 
-fn collect_uses(
+/// Returns for each client with living grants the users who use it and when it was last used.
+fn find_last_uses(
     grants: &[Record],
     now: Timestamp,
 ) -> Result<HashMap<ClientId, ClientUse>, StoreError> {

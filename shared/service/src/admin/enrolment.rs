@@ -126,7 +126,7 @@ pub(crate) async fn create_code(
         // that of any later write as a conflict.
         let bounds = usize::from(mark.is_some());
         tx.write_all(mark.clone());
-        let confirmed = match unconfirmed_write(&tx, by.as_acting_user(), &hash, &code).await? {
+        let confirmed = match decide_unconfirmed(&tx, by.as_acting_user(), &hash, &code).await? {
             Unconfirmed::Allowed(listing) => {
                 tx.write_all(listing);
                 false
@@ -165,7 +165,7 @@ enum Unconfirmed {
 }
 
 /// Decides whether this code needs a confirmation.
-async fn unconfirmed_write(
+async fn decide_unconfirmed(
     tx: &Transaction<'_>,
     acting: ActingUser<'_>,
     hash: &Digest,

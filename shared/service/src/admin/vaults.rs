@@ -123,7 +123,7 @@ pub(super) async fn show_vault(call: Call) -> Answer {
 pub(super) async fn to_api_vault(app: &App, namespace: Namespace) -> Result<Vault, Refusal> {
     let records = &app.records;
     let queue: Queue = match records
-        .get_one(&namespace::queue_key(&namespace.slug))
+        .get_one(&namespace::device_queue_key(&namespace.slug))
         .await?
     {
         Some(record) => record.read()?,

@@ -38,7 +38,7 @@ impl LimitState {
         let refusal = Refusal::new(ErrorCode::RateLimited)
             .retry_after(self.resets_in)
             .member("limit", json!(self.name));
-        let fields = FIELDS.into_iter().zip(fields(state));
+        let fields = FIELDS.into_iter().zip(format_field_values(state));
         fields.fold(refusal, |refusal, (name, value)| match value {
             Some(value) => refusal.header(name, value),
             None => refusal,
@@ -52,7 +52,7 @@ pub fn add_headers(headers: &mut HeaderMap, states: &[LimitState]) {
     if states.is_empty() || headers.contains_key(RATE_LIMIT) {
         return;
     }
-    for (name, value) in FIELDS.into_iter().zip(fields(states)) {
+    for (name, value) in FIELDS.into_iter().zip(format_field_values(states)) {
         if let Some(value) = value {
             headers.insert(name, value);
         }
@@ -60,7 +60,7 @@ pub fn add_headers(headers: &mut HeaderMap, states: &[LimitState]) {
 }
 
 /// Returns the values of `RateLimit-Policy` and `RateLimit`.
-fn fields(states: &[LimitState]) -> [Option<HeaderValue>; 2] {
+fn format_field_values(states: &[LimitState]) -> [Option<HeaderValue>; 2] {
     let (mut policy, mut present) = (String::new(), String::new());
     for state in states {
         let separator = if policy.is_empty() { "" } else { ", " };

@@ -134,7 +134,7 @@ pub(crate) async fn check_room(
     // Only a read, so two drafts may both pass here; the counters in the commit decide.
     let keys = [
         draft::author_queue_key(&namespace.id, author),
-        draft::queue_key(&namespace.id),
+        draft::draft_queue_key(&namespace.id),
     ];
     let [own, all] = app.get_all(keys).await?;
     let queue = |record| -> Result<Queue, StoreError> {

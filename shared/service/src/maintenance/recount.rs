@@ -117,7 +117,7 @@ fn log_failure(namespace: &Namespace, outcome: Result<(), StoreError>) {
 /// Returns a time: uploads from before it that no release names are no longer protected. `None`
 /// protects all uploads of the last week. If space is short, only those of the last day are
 /// protected.
-pub(super) async fn oldest_upload(
+pub(super) async fn protected_uploads_since(
     app: &App,
     namespace: &Namespace,
 ) -> Result<Option<Timestamp>, StoreError> {

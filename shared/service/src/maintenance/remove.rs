@@ -201,7 +201,7 @@ async fn finish_removal(app: &App, removal: &Removal) -> Result<bool, StoreError
         .await?;
     let mut writes = vec![
         Write::delete(removal.key(), When::Any),
-        Write::delete(namespace::queue_key(&removal.slug), When::Any),
+        Write::delete(namespace::device_queue_key(&removal.slug), When::Any),
         Write::delete(notice::due_key(&removal.namespace_id), When::Any),
         Write::delete(RootWalk::key(&removal.namespace_id), When::Any),
     ];

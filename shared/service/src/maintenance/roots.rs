@@ -62,7 +62,7 @@ pub(super) async fn read_roots(
     // writes the objects that it drops into these records. Their keys sort by time, so new records
     // come after the position of a waiting walk. A process whose clock is slow may write a key
     // before it. Its objects then get a mark at most, which the next visit removes.
-    let uploaded_since = recount::oldest_upload(app, namespace).await?;
+    let uploaded_since = recount::protected_uploads_since(app, namespace).await?;
     let mut pages = 0;
     while let Some(roots) =
         kept::roots_page(app, &namespace.id, walk.after.clone(), uploaded_since).await?

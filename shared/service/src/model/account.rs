@@ -363,7 +363,7 @@ pub fn account_partition(id: &AccountId) -> String {
     format!("acct/{id}")
 }
 
-/// Returns the key of the [`Account`] with this id.
+/// Returns the key of the [`Account`] with this id, in the account's own partition.
 pub fn account_key(id: &AccountId) -> RecordKey {
     RecordKey::new(account_partition(id), "account")
 }

@@ -306,7 +306,7 @@ impl DraftRecord {
                     Place::Own => vec![(of_author, "own", MAX_OWN)],
                     Place::Shared => vec![
                         (of_author, "pending", MAX_SHARED_OF_AUTHOR),
-                        (queue_key(namespace), "pending", MAX_SHARED),
+                        (draft_queue_key(namespace), "pending", MAX_SHARED),
                     ],
                 }
             }
@@ -451,7 +451,7 @@ pub(super) fn counters_partition(namespace: &NamespaceId) -> String {
 }
 
 /// Returns the key of the counter of the content drafts in shared places.
-pub fn queue_key(namespace: &NamespaceId) -> RecordKey {
+pub fn draft_queue_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(counters_partition(namespace), "all")
 }
 

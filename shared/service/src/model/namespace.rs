@@ -403,14 +403,14 @@ pub fn namespace_key(slug: &Slug) -> RecordKey {
 }
 
 /// Returns the key of the [`Queue`] of a namespace.
-pub fn queue_key(slug: &Slug) -> RecordKey {
+pub fn device_queue_key(slug: &Slug) -> RecordKey {
     RecordKey::new(namespace_partition(slug), "queue")
 }
 
 /// Returns the write that changes the counter of waiting devices by `by`. It fails if the count
 /// would be negative or above [`MAX_PENDING`].
 pub fn count_pending(slug: &Slug, by: i64) -> Write {
-    Write::count(queue_key(slug), "pending", by, MAX_PENDING)
+    Write::count(device_queue_key(slug), "pending", by, MAX_PENDING)
 }
 
 /// Reads a namespace with its revision. `None` if it never existed or is deleted.

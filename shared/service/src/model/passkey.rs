@@ -32,7 +32,8 @@ pub const MAX_NAME_CHARS: usize = 64;
 #[serde(into = "String", try_from = "String")]
 pub struct PasskeyName(String);
 
-/// Error: a text cannot be the name of a passkey.
+/// Error: a name that is empty, has more than [`MAX_NAME_CHARS`] characters, or has an invisible
+/// one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("name of a passkey must have 1 to {MAX_NAME_CHARS} visible characters")]
 pub struct BadPasskeyName;

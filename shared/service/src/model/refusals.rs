@@ -299,7 +299,7 @@ impl RefusalCounts {
             if counts.len() < MAX_COUNTED {
                 counts.insert(identity, Counted::new(now));
             }
-            return Step::Write(before.and_then(Counted::into_addition));
+            return Step::Write(before.and_then(Counted::into_refusals_to_add));
         };
         if std::mem::take(&mut held.is_unwritten) {
             return Step::Write(None);
@@ -353,7 +353,9 @@ impl RefusalCounts {
             taken += usize::from(is_taken && held.pending.number > 0);
             is_taken
         });
-        ended.filter_map(|(_, held)| held.into_addition()).collect()
+        ended
+            .filter_map(|(_, held)| held.into_refusals_to_add())
+            .collect()
     }
 }
 
@@ -372,7 +374,7 @@ impl Counted {
     }
 
     /// Returns the refusals to add to the entry; `None` if there are none, or no entry is known.
-    fn into_addition(self) -> Option<Addition> {
+    fn into_refusals_to_add(self) -> Option<Addition> {
         let entry = self.entry.filter(|_| self.pending.number > 0)?;
         Some((entry, self.pending))
     }

@@ -52,7 +52,7 @@ pub(crate) struct Comparison<'a> {
 
 impl Comparison<'_> {
     /// Compares the recorded revision with the current one of the source.
-    pub(crate) fn with_revision(&self, now: &str) -> DriftState {
+    pub(crate) fn compare_revision(&self, now: &str) -> DriftState {
         if self.recorded == now {
             return DriftState::UpToDate;
         }
@@ -72,6 +72,6 @@ impl Comparison<'_> {
     pub(crate) async fn by_fetching(&self) -> Result<DriftState> {
         let now = fetch_recorded(self.access, self.upstream).await?;
         let revision = now.upstream.revision.unwrap_or_default();
-        Ok(self.with_revision(&revision))
+        Ok(self.compare_revision(&revision))
     }
 }

@@ -128,7 +128,7 @@ impl Kind for ClawHub<'_> {
         let access = comparison.access;
         let api = api_base(access).await?;
         let (latest, _) = self.resolve_version(access, &api).await?;
-        Ok(comparison.with_revision(&latest))
+        Ok(comparison.compare_revision(&latest))
     }
 }
 

@@ -109,7 +109,7 @@ impl Kind for Address<'_> {
         let site = share_result(&comparison.batch.sites, self.site.to_string(), fetch).await?;
         match &site.find_entry(self.skill.unwrap_or_default())?.artifact {
             Artifact::SkillMd { digest, .. } | Artifact::Archive { digest, .. } => {
-                Ok(comparison.with_revision(&format!("sha256:{digest}")))
+                Ok(comparison.compare_revision(&format!("sha256:{digest}")))
             }
             Artifact::Files(_) => comparison.by_fetching().await,
         }

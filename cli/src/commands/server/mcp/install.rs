@@ -299,7 +299,7 @@ fn plan_changes(
             "a server's name has letters, digits, hyphens and underscores, at most 64"
         ));
     }
-    let machine = context.process.machine(None).ok_or_else(|| {
+    let machine = context.process.describe_machine(None).ok_or_else(|| {
         fail!(
             NoHome,
             "there is no home folder in which agents keep their settings"

@@ -110,7 +110,10 @@ fn serve_stdio(context: &Context) -> Result<Report, Failure> {
         approval::log_pending(&vault);
     }
     let is_remote = settings.text("VAULT_MODE") == Some("remote");
-    let machine = context.process.machine(None).filter(|_| !is_remote);
+    let machine = context
+        .process
+        .describe_machine(None)
+        .filter(|_| !is_remote);
     let fetcher = fetch::for_tools(context)?;
     let drafts = settings.text("VAULT_MCP_WRITES") == Some("draft");
     let shelf = std::sync::Arc::new(LocalShelf {

@@ -135,7 +135,7 @@ impl<'a> SkillsReport<'a> {
 
     /// Prints the outcome of each skill. Fails if any was not added. With `single`, its failure is
     /// the failure of the command.
-    pub fn of_outcomes(
+    pub fn print_outcomes(
         self,
         mut done: Vec<AddOutcome>,
         single: bool,

@@ -25,7 +25,10 @@ impl Desk {
     async fn waiting(&self) -> (i64, usize) {
         let slug = "acme".parse().unwrap();
         let records = &self.world.app.records;
-        let queue = records.get_one(&namespace::queue_key(&slug)).await.unwrap();
+        let queue = records
+            .get_one(&namespace::device_queue_key(&slug))
+            .await
+            .unwrap();
         let queue: Queue = queue.map_or_else(Queue::default, |record| record.read().unwrap());
         let partition = device::pending_partition(&slug);
         let listed = records.list_page(&partition, "", None, 100).await.unwrap();

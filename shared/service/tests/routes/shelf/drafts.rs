@@ -86,7 +86,7 @@ async fn flood(publisher: &Publisher, authors: usize, each: usize) -> (usize, us
 async fn queue(publisher: &Publisher, author: Option<&str>) -> Queue {
     let id = publisher.namespace().await.id;
     let key = author.map_or_else(
-        || draft::queue_key(&id),
+        || draft::draft_queue_key(&id),
         |author| draft::author_queue_key(&id, author),
     );
     let record = publisher.world.app.records.get_one(&key).await.unwrap();

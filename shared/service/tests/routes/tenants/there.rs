@@ -273,7 +273,7 @@ pub async fn records_of(world: &World, other: &Other) -> BTreeMap<String, u64> {
         draft::drafts_partition(id),
         draft::ended_partition(id),
         draft::authored_partition(id),
-        draft::queue_key(id).partition,
+        draft::draft_queue_key(id).partition,
         draft::proposal_slot(id, "x").partition,
         format!("kept/{id}"),
         notice::destinations_key(id).partition,

@@ -23,7 +23,11 @@ async fn acme() -> World {
 async fn pending(world: &World) -> (i64, usize, usize) {
     let slug = "acme".parse().unwrap();
     let records = &world.app.records;
-    let queue: Queue = match records.get_one(&namespace::queue_key(&slug)).await.unwrap() {
+    let queue: Queue = match records
+        .get_one(&namespace::device_queue_key(&slug))
+        .await
+        .unwrap()
+    {
         Some(record) => record.read().unwrap(),
         None => Queue::default(),
     };

@@ -32,7 +32,10 @@ async fn enrol(world: &World, key: &SecretKey, source: &str) -> String {
 async fn waiting(world: &World) -> (i64, usize, usize) {
     let slug = "acme".parse().unwrap();
     let records: &dyn Records = &*world.memory;
-    let queue = records.get_one(&namespace::queue_key(&slug)).await.unwrap();
+    let queue = records
+        .get_one(&namespace::device_queue_key(&slug))
+        .await
+        .unwrap();
     let queue: Queue = queue.unwrap().read().unwrap();
     let listed =
         async |partition: &str| records.list_page(partition, "", None, 1000).await.unwrap();

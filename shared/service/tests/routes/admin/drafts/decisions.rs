@@ -168,7 +168,7 @@ async fn a_draft_of_an_earlier_version_is_decided_on() {
     // Then an author had twenty shared places.
     let full = json!({ "pending": 20 });
     for key in [
-        draft::queue_key(&namespace),
+        draft::draft_queue_key(&namespace),
         draft::author_queue_key(&namespace, &author),
     ] {
         crate::common::put(app, key, &full).await;
@@ -177,7 +177,7 @@ async fn a_draft_of_an_earlier_version_is_decided_on() {
     let declined = place.decline(&place.desk.owner, id, "no").await;
     assert_eq!(declined.json()["state"], "declined", "{declined:?}");
     for key in [
-        draft::queue_key(&namespace),
+        draft::draft_queue_key(&namespace),
         draft::author_queue_key(&namespace, &author),
     ] {
         let queue: serde_json::Value = crate::common::read(app, &key).await;

@@ -227,7 +227,7 @@ async fn a_member_with_many_keys_leaves_room_for_others() {
         201
     );
     // Forty are the most of a vault.
-    let count = draft::queue_key(&place.desk.acme.id).partition;
+    let count = draft::draft_queue_key(&place.desk.acme.id).partition;
     let all = vault_store::records::RecordKey::new(count, "key_request");
     crate::common::put(&place.desk.world.app, all, &json!({ "open": 40 })).await;
     let bytes = place.request(&key(132), "late");

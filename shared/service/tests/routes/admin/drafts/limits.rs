@@ -159,7 +159,7 @@ async fn an_author_has_four_places_whatever_the_others_have() {
     let place = Place::new().await;
     let world = &place.desk.world;
     let namespace = place.desk.acme.id;
-    let shared = vault_service::model::draft::queue_key(&namespace);
+    let shared = vault_service::model::draft::draft_queue_key(&namespace);
     crate::common::put(
         &world.app,
         shared.clone(),

@@ -411,7 +411,7 @@ async fn ended_proposals_make_room() {
     let place = Place::new().await;
     let world = &place.desk.world;
     let namespace = place.desk.acme.id;
-    let open = RecordKey::new(draft::queue_key(&namespace).partition, "release");
+    let open = RecordKey::new(draft::draft_queue_key(&namespace).partition, "release");
     let fay = place.add(FAY, Role::Publisher).await;
     let first = place.proposed(&place.publisher, "one").await;
     place.proposed(&fay, "two").await;

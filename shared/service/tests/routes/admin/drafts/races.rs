@@ -216,7 +216,7 @@ async fn of_two_proposals_of_one_publisher_one_waits() {
         assert_eq!((one.status.as_u16(), other.status.as_u16()), (201, 201));
         let waiting = place.ids(&place.publisher, "kind=release").await;
         assert_eq!(waiting.len(), 1);
-        let counters = draft::queue_key(&place.desk.acme.id).partition;
+        let counters = draft::draft_queue_key(&place.desk.acme.id).partition;
         let key = RecordKey::new(counters, "release");
         let open: Value = crate::common::read(&place.desk.world.app, &key).await;
         assert_eq!(open["open"], 1);
