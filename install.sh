@@ -266,8 +266,10 @@ case "$from" in
     [ -f "$here/cli/Cargo.toml" ] || stop 2 "no checkout beside this script: set VAULT_INSTALL_FROM to a program or a .tar.gz"
     command -v cargo >/dev/null 2>&1 || stop 1 "cargo is missing: install Rust, or set VAULT_INSTALL_FROM"
     say "building vault; this takes some minutes"
-    (cd "$here" && cargo build --release --locked --quiet -p vault-cli --bin vault >&2) || stop 1 "the build failed"
-    program=${CARGO_TARGET_DIR:-$here/target}/release/vault
+    # Cargo names the program that it built: its settings may have another folder or target.
+    (cd "$here" && cargo build --release --locked --quiet --message-format json-render-diagnostics -p vault-cli --bin vault) >"$place/built" ||
+        stop 1 "the build failed"
+    program=$(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$place/built")
     skills=$here/shared/service/starter
     ;;
 https://*)

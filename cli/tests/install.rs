@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+mod checkout;
 mod release;
 
 use crate::screens::terminal::{ENTER, Terminal};

@@ -112,7 +112,7 @@ impl SignedRelease {
 }
 
 /// The platform of this machine, as archives name it.
-fn platform() -> &'static str {
+pub(super) fn platform() -> &'static str {
     match (std::env::consts::OS, std::env::consts::ARCH) {
         ("macos", "aarch64") => "aarch64-apple-darwin",
         ("macos", _) => "x86_64-apple-darwin",
