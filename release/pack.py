@@ -228,7 +228,8 @@ def image(root, out, version, platform):
         "manifests": [{
             **blob(manifest, "manifest.v1+json"),
             "platform": {"architecture": processor, "os": system},
-            "annotations": {"org.opencontainers.image.ref.name": version},
+            # The name under which `podman load` keeps it; with a version alone that would be the image's whole name.
+            "annotations": {"org.opencontainers.image.ref.name": f"{NAME}:{version}"},
         }],
     }
     files = [("blobs", None, 0o755), ("blobs/sha256", None, 0o755)]

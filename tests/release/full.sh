@@ -152,7 +152,7 @@ channel "Debian package" 'apt-get install -y -qq --no-install-recommends /releas
 image=$(ls "$release"/*.oci.tar)
 version=$(sed -n 's/.*vault-\([0-9][^-]*\)-.*\.tar\.gz$/\1/p' "$release/SHA256SUMS" | head -n 1)
 start=$(date +%s.%N)
-skopeo copy --quiet --dest-tls-verify=false "oci-archive:$image:$version" "docker://127.0.0.1:$oci_port/vault:$version"
+skopeo copy --quiet --dest-tls-verify=false "oci-archive:$image:vault-skills:$version" "docker://127.0.0.1:$oci_port/vault:$version"
 skopeo copy --quiet --src-tls-verify=false "docker://127.0.0.1:$oci_port/vault:$version" "oci:$work/pulled:$version"
 umoci unpack --image "$work/pulled:$version" "$work/bundle" >"$work/umoci.log" 2>&1 || { cat "$work/umoci.log" >&2; fail 1 "umoci cannot unpack the image"; }
 end=$(date +%s.%N)

@@ -26,6 +26,9 @@ assert json.loads((layout / "oci-layout").read_text()) == {"imageLayoutVersion":
 (entry,) = json.loads((layout / "index.json").read_text())["manifests"]
 manifest = json.loads(blob(entry))
 config = json.loads(blob(manifest["config"]))
+# `podman load` takes name and tag from here.
+version = config["config"]["Labels"]["org.opencontainers.image.version"]
+assert entry["annotations"]["org.opencontainers.image.ref.name"] == f"vault-skills:{version}", entry
 assert config["config"]["User"].split(":")[0] not in ("", "0", "root"), "the image runs as root"
 (layer,) = manifest["layers"]
 packed = blob(layer)
