@@ -139,6 +139,7 @@ channel "archive, from a folder" 'VAULT_RELEASES=/release VAULT_NO_SETUP=1 sh /i
 # The programs of a release run on this machine too: what it keeps is still in the folder of the channel.
 check_cpu "$work/machine/root/.local/bin/vault"
 open_earlier "$work/machine/root/.local/bin/vault"
+python3 "$here/flip.py" "$release" "$work/checkout" "$work/machine/root/.local/bin/vault" || fail 1 "a changed file was accepted"
 channel "archive, from a file server" "VAULT_RELEASES=http://127.0.0.1:$file_port VAULT_NO_SETUP=1 sh /install.sh" vault "$release"/vault-*.tar.gz
 channel "npm, \`npm install --global\`" "$npm install --global --prefix /root/.local vault-skills" vault "$release"/vault-skills-*.tgz
 channel "npm, \`npx vault-skills\`" "$npx --yes vault-skills version" "$npx --yes vault-skills" "$release"/vault-skills-*.tgz
