@@ -259,6 +259,7 @@ impl Arguments<'_> {
 
     fn run_words(&self, program: &mut Program, words: Vec<Word>) {
         if self.command.depth >= super::program::MOST_DEPTH {
+            program.graph.cut_at(self.place());
             return;
         }
         let output = program.graph.fresh();

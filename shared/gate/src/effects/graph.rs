@@ -138,8 +138,8 @@ pub(super) struct Graph {
     names: Vec<Node>,
     pub sources: Vec<Source>,
     pub sinks: Vec<Sink>,
-    /// Whether a bound was reached, so that the graph is not complete.
-    pub is_cut: bool,
+    /// The first place at which a bound was reached, so that the graph is not complete.
+    pub cut: Option<Place>,
 }
 
 impl Graph {
@@ -173,15 +173,18 @@ impl Graph {
     /// Returns whether the graph has all the values and ways that it may have. The readers then stop:
     /// some read a bracket once as statements and once as a value, which doubles their work with
     /// each bracket inside another one.
-    pub(super) fn is_full(&mut self) -> bool {
-        let is_full = self.count >= MOST_VALUES || self.edges.len() >= MOST_EDGES;
-        self.is_cut |= is_full;
-        is_full
+    pub(super) fn is_full(&self) -> bool {
+        self.count >= MOST_VALUES || self.edges.len() >= MOST_EDGES
+    }
+
+    /// Remembers that what stands at this place is not followed.
+    pub(super) fn cut_at(&mut self, place: Place) {
+        self.cut.get_or_insert(place);
     }
 
     pub(super) fn edge(&mut self, from: Node, to: Node, flow: Flow, place: Place) {
         if self.edges.len() >= MOST_EDGES {
-            self.is_cut = true;
+            self.cut_at(place);
         } else if from != to {
             self.edges.push(Edge {
                 from,

@@ -7,7 +7,7 @@ use super::stores::{FETCHED, STORES, Store};
 use super::{EffectHit, Source};
 use crate::finding::{Finding, Level, Step, View};
 use crate::rule::{Act, ScanRule};
-use crate::rules::effects::{FETCHED_RUN, SECRET_SENT};
+use crate::rules::effects::{CODE_CUT, FETCHED_RUN, SECRET_SENT};
 use crate::rules::hosts::{self, Url, urls};
 use crate::rules::installers::is_known_installer;
 use std::collections::BTreeSet;
@@ -214,6 +214,15 @@ impl Judge<'_> {
             self.name_place(chain.first),
             self.name_place(chain.last)
         );
+        self.finding_at(rule, message, at).over(self.steps(chain))
+    }
+
+    /// Says that the code is not followed from this place on.
+    pub(super) fn cut_finding(&self, at: Place) -> Finding {
+        self.finding_at(&CODE_CUT, CODE_CUT.message.to_owned(), at)
+    }
+
+    fn finding_at(&self, rule: &'static ScanRule, message: String, at: Place) -> Finding {
         let source = &self.sources[at.file as usize];
         let offset = source.raw.floor_char_boundary(at.offset as usize);
         let line = source.raw[offset..].lines().next().unwrap_or_default();
@@ -222,7 +231,6 @@ impl Judge<'_> {
             .quoting(View::Raw, line)
             .hint(rule.advice())
             .on(Position::of_offset(source.raw, offset))
-            .over(self.steps(chain))
     }
 
     /// The lines of a chain, each once.

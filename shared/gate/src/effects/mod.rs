@@ -17,7 +17,7 @@ mod shell;
 mod stores;
 mod tokens;
 
-use crate::finding::{Finding, Level};
+use crate::finding::Finding;
 use crate::rule::{Act, ScanRule};
 use crate::rules::effects::CODE_CUT;
 use aho_corasick::AhoCorasick;
@@ -199,7 +199,7 @@ pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec
     while let Some(code) = program.open.pop() {
         read += code.text.len();
         if read > MOST_READ || program.graph.is_full() {
-            program.graph.is_cut = true;
+            program.graph.cut_at(code.place);
             break;
         }
         work += 4 * code.text.len() as u64;
@@ -225,12 +225,8 @@ pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec
         .map(|source| source.kind)
         .collect();
     work += program.graph.size() as u64 * 16 * (1 + kinds.len() as u64);
-    if program.graph.is_cut {
-        let path = sources.first().map_or("", |source| source.path);
-        let finding = Finding::of(&CODE_CUT.rule, Level::Warning, CODE_CUT.message)
-            .at(path)
-            .hint(CODE_CUT.advice());
-        hits.push((&CODE_CUT, CODE_CUT.act, finding));
+    if let Some(place) = program.graph.cut {
+        hits.push((&CODE_CUT, CODE_CUT.act, judge.cut_finding(place)));
     }
     (hits, work)
 }

@@ -183,9 +183,11 @@ impl Program {
         }
     }
 
-    /// Hands code inside other code to its reader. Too deep code is left to the rules about lines.
+    /// Hands code inside other code to its reader.
     pub(super) fn read_later(&mut self, code: Code) {
-        if code.depth < MOST_DEPTH && !code.text.trim().is_empty() {
+        if code.depth >= MOST_DEPTH {
+            self.graph.cut_at(code.place);
+        } else if !code.text.trim().is_empty() {
             self.open.push(code);
         }
     }

@@ -44,7 +44,9 @@ pub(super) struct Script<'a> {
 /// Puts code into the graph.
 pub(super) fn read_script(code: &Code, program: &mut Program) {
     let (tokens, is_cut) = read_tokens(&code.text, code.language);
-    program.graph.is_cut |= is_cut;
+    if is_cut {
+        program.graph.cut_at(code.place);
+    }
     let mut script = Script {
         code,
         program,
@@ -165,7 +167,8 @@ impl Script<'_> {
     /// of one.
     fn read_statement(&mut self, tokens: &[Token], scope: usize) -> Option<usize> {
         if self.nested >= MOST_NESTED || self.program.graph.is_full() {
-            self.program.graph.is_cut = true;
+            let place = self.place(tokens.first().map_or(0, |token| token.at));
+            self.program.graph.cut_at(place);
             return None;
         }
         self.nested += 1;
@@ -224,7 +227,8 @@ impl Script<'_> {
     pub(super) fn evaluate(&mut self, tokens: &[Token], scope: usize) -> Node {
         let result = self.program.graph.fresh();
         if self.nested >= MOST_NESTED || self.program.graph.is_full() {
-            self.program.graph.is_cut = true;
+            let place = self.place(tokens.first().map_or(0, |token| token.at));
+            self.program.graph.cut_at(place);
             return result;
         }
         self.nested += 1;

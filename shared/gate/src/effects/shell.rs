@@ -59,6 +59,8 @@ struct Reader<'a> {
     text: &'a [u8],
     at: usize,
     nested: u32,
+    /// Whether a substitution between back ticks is open. The next back tick ends it.
+    is_in_ticks: bool,
     groups: Vec<Group>,
     /// Documents (`<<EOF`) whose text begins on the next line: the end, and where the text goes.
     documents: Vec<(String, bool, Node)>,
@@ -72,6 +74,7 @@ pub(super) fn read_shell(code: &Code, program: &mut Program) {
         text: code.text.as_bytes(),
         at: 0,
         nested: 0,
+        is_in_ticks: false,
         groups: Vec::new(),
         documents: Vec::new(),
         program,
@@ -112,6 +115,7 @@ impl Reader<'_> {
             match self.peek() {
                 None => break,
                 Some(byte) if Some(byte) == close => break,
+                Some(b'`') if self.is_in_ticks => break,
                 Some(b'\n' | b';' | b'&') => {
                     if self.peek() == Some(b'\n') {
                         self.at += 1;
@@ -245,6 +249,7 @@ impl Reader<'_> {
     ) -> Sign {
         match self.peek() {
             None | Some(b'\n' | b';' | b'|' | b')') => return Sign::Ends,
+            Some(b'`') if self.is_in_ticks => return Sign::Ends,
             Some(b'&') if !self.starts("&>") => return Sign::Ends,
             Some(b'(') if command.words.is_empty() => {
                 self.at += 1;
@@ -403,13 +408,19 @@ impl Reader<'_> {
     /// Reads the commands of a substitution up to its closing byte.
     fn read_nested(&mut self, input: Node, output: Node, close: u8) {
         if self.nested >= MOST_NESTED || self.program.graph.is_full() {
-            self.program.graph.is_cut = true;
+            let place = self.place(self.at);
+            self.program.graph.cut_at(place);
             return;
         }
         self.nested += 1;
+        let was_in_ticks = self.is_in_ticks;
+        self.is_in_ticks |= close == b'`';
         self.read_list(input, output, Some(close));
+        self.is_in_ticks = was_in_ticks;
         self.nested -= 1;
-        self.at += 1;
+        if self.peek() == Some(close) {
+            self.at += 1;
+        }
     }
 
     /// Reads one word.
@@ -422,6 +433,9 @@ impl Reader<'_> {
         let mut bytes = Vec::new();
         let mut quote = None;
         while let Some(byte) = self.peek() {
+            if byte == b'`' && self.is_in_ticks {
+                break;
+            }
             if quote != Some(b'\'') && self.read_substitution(&mut word, &mut bytes) {
                 continue;
             }
