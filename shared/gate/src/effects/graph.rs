@@ -149,6 +149,11 @@ impl Graph {
         self.count - 1
     }
 
+    /// Returns whether there is a value of this number.
+    pub(super) fn has(&self, node: Node) -> bool {
+        node < self.count
+    }
+
     /// Returns the value with this key, which is the same each time.
     pub(super) fn keyed(&mut self, key: String) -> Node {
         if let Some(node) = self.keys.get(&key) {

