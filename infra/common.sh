@@ -4,6 +4,7 @@ state_home="${XDG_STATE_HOME:-$HOME/.local/state}/vault"
 tool_home="${XDG_CACHE_HOME:-$HOME/.cache}/vault-tools"
 functions="oauth mcp admin devices catalog"
 ministack_version=1.4.21 # the emulator of AWS, for localstack/up and tests/run
+cargo_lambda_version=1.9.2 # builds the functions
 checkov_version=3.3.30 # rules for Terraform files, for infra/check
 
 # Exit codes: 1 something failed, 2 wrong usage, 3 a tool or the provider is missing.
@@ -37,7 +38,7 @@ build_functions() {
     [ "$1" = x86_64 ] && flag=--x86-64
     need cargo "install Rust 1.95 or newer"
     if ! cargo lambda --version >/dev/null 2>&1; then
-        commands=$(tool cargo-lambda 1.9.2) || exit
+        commands=$(tool cargo-lambda "$cargo_lambda_version") || exit
         PATH="$commands:$PATH"
     fi
     if command -v rustup >/dev/null; then
