@@ -260,8 +260,8 @@ async fn keep_in(
         tx.write_all(record.listing_writes(&keep.namespace.id)?);
         write_audit(tx, keep, &record)?;
         let waiting = waiting_event(&record);
-        tx.write_all(notices::queue_notice(tx, keep.namespace, waiting).await?);
-        tx.write_all(notices::queue_warnings(tx, keep.namespace, warning).await?);
+        let queued = notices::queue_event_and_warning(tx, keep.namespace, waiting, warning);
+        tx.write_all(queued.await?);
         let Some(index) = tx.commit_with_limits(bounds).await? else {
             return Ok(KeepOutcome::New(record));
         };

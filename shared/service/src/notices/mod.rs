@@ -22,7 +22,9 @@ use vault_store::records::{Document, MAX_PAGE, Record, When, Write};
 pub(crate) use attempt::{describe_failure, describe_ports, test_webhook};
 pub use deliver::{Delivered, deliver_due};
 pub(crate) use message::describe_key_changes;
-pub(crate) use near::{correct_machines, queue_warnings, warn_of_changed_limits};
+pub(crate) use near::{
+    correct_machines, queue_event_and_warning, queue_warnings, warn_of_changed_limits,
+};
 
 use self::smtp::{MailSettings, Smtp};
 use self::webhook::Endpoints;
@@ -54,7 +56,8 @@ pub fn create_senders(
 /// Returns the writes that queue a notice, for the commit of its event. Empty if no destination
 /// wants the notice, or if the outbox is full.
 ///
-/// The writes have no condition, so they do not make the commit of the event fail.
+/// The writes have no condition, so they do not make the commit of the event fail. A commit may have
+/// the writes of one call only: each call also writes when the outbox is due.
 pub async fn queue_notice(
     ports: &Ports,
     namespace: &Namespace,

@@ -8,6 +8,7 @@ use vault_store::records::Write;
 use super::queue_if_room;
 use crate::app::App;
 use crate::model::namespace::Namespace;
+use crate::model::notice::Event;
 use crate::model::places::{self, JudgedLimit, LimitWarning, MachineCount, PlaceKind};
 use crate::ports::Ports;
 
@@ -50,8 +51,28 @@ pub(crate) async fn queue_warnings(
     namespace: &Namespace,
     warnings: impl IntoIterator<Item = LimitWarning>,
 ) -> Result<Vec<Write>, StoreError> {
+    queue_all(ports, namespace, Vec::new(), warnings).await
+}
+
+/// Returns the writes that queue the notice of an event together with the warning about the place
+/// that it takes, as [`queue_warnings`] does.
+pub(crate) async fn queue_event_and_warning(
+    ports: &Ports,
+    namespace: &Namespace,
+    event: Event,
+    warning: Option<LimitWarning>,
+) -> Result<Vec<Write>, StoreError> {
+    queue_all(ports, namespace, vec![event], warning).await
+}
+
+async fn queue_all(
+    ports: &Ports,
+    namespace: &Namespace,
+    mut events: Vec<Event>,
+    warnings: impl IntoIterator<Item = LimitWarning>,
+) -> Result<Vec<Write>, StoreError> {
     let warnings: Vec<_> = warnings.into_iter().collect();
-    let events = warnings.iter().map(LimitWarning::event).collect();
+    events.extend(warnings.iter().map(LimitWarning::event));
     let (mut writes, dropped) = queue_if_room(ports, namespace, events).await?;
     for warning in warnings {
         let is_owed = dropped.contains(&warning.event());

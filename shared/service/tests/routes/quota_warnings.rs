@@ -291,6 +291,26 @@ async fn a_warning_about_people_or_drafts_without_room_in_the_outbox_comes_later
     assert_eq!(warned, wanted);
 }
 
+/// The draft and the warning are two notices of one commit.
+#[tokio::test]
+async fn a_draft_that_reaches_80_percent_is_stored_with_both_notices() {
+    let mut desk = desk().await;
+    let endpoints = desk.sending(false);
+    desk.webhook("hooks.example", &[]).await;
+    let limit = |namespace: &mut Namespace| namespace.quota.drafts = Some(1);
+    desk.world.change("acme", limit).await;
+    let drafted = propose_skill(&desk.world, &desk.owner, "acme", "alpha").await;
+    assert_eq!(drafted.status, 201, "{:?}", drafted.json());
+    desk.world.work().await;
+    let mut topics: Vec<_> = endpoints
+        .events()
+        .into_iter()
+        .map(|event| event.0)
+        .collect();
+    topics.sort();
+    assert_eq!(topics, ["draft_waiting", "quota_near"]);
+}
+
 #[tokio::test]
 async fn a_warning_about_a_lower_limit_without_room_in_the_outbox_comes_later() {
     let (desk, endpoints) = Desk::watched().await;
