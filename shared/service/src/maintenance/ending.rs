@@ -12,7 +12,8 @@ use crate::{notices, publish};
 
 /// Queues the notice that the current release expires in at most 14 days, once for each release.
 pub(super) async fn announce_end(app: &App, namespace: &Namespace) -> Result<(), StoreError> {
-    // One attempt without a retry: if another process commits first, it has queued the notice.
+    // One attempt without a retry: if another process commits first, it has queued the notice or
+    // another one, and then a later visit tries again.
     let attempted = app.attempt(async |tx| {
         let Some(current) = namespace.readable_current() else {
             return Ok(());

@@ -8,6 +8,7 @@
 //! | `notices/<namespace_id>` | `ends/<sha256>` | the mark that the end of this release was announced |
 //! | `outbox/<namespace_id>` | `<ULID>` | [`Outgoing`], until every delivery of it has ended |
 //! | `outbox/<namespace_id>` | `machines` | the mark that machines wait and are not announced yet |
+//! | `outbox/<namespace_id>` | `queue` | `{}`, written with each notice, so that two commits at once cannot both take the last place |
 //! | `outbox-due/<shard>` | `<namespace_id>` | [`Due`]: when the outbox of a namespace is visited next |
 //! | `outbox-due` | `<namespace_id>` | the same, as earlier versions stored it |
 //!
@@ -41,6 +42,9 @@ pub const MAX_UNSENT_DRAFTS: usize = 50;
 /// Maximum number of warnings about quotas among the [`MAX_UNSENT`] waiting notices: a member who
 /// adds and deletes things across 80 % of a quota causes one each time.
 pub const MAX_UNSENT_QUOTAS: usize = 10;
+/// Maximum number of notices about waiting machines among the [`MAX_UNSENT`] waiting notices: anybody
+/// can enrol machines, and an owner who denies them makes room for more.
+pub const MAX_UNSENT_MACHINES: usize = 10;
 /// Number of places that only notices about replaced keys may take, so that no other notices can
 /// keep owners from learning of a new key.
 pub const UNSENT_KEY_PLACES: usize = 20;
@@ -401,11 +405,24 @@ pub fn outbox_partition(namespace: &NamespaceId) -> String {
 
 /// Key, in an outbox, of the mark that machines wait and owners have no notice of it yet. It sorts
 /// after every ULID.
-pub const MACHINES: &str = "machines";
+const MACHINES: &str = "machines";
+/// Key, in an outbox, of the record that every commit writes which queues a notice. It sorts after
+/// every ULID.
+const QUEUE: &str = "queue";
+
+/// Whether a record of an outbox is a notice, and none of the two other records there.
+pub fn is_notice(key: &RecordKey) -> bool {
+    ![MACHINES, QUEUE].contains(&&*key.key)
+}
 
 /// Returns the key of the mark that machines wait.
 pub fn machines_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(outbox_partition(namespace), MACHINES)
+}
+
+/// Returns the key of the record that every commit writes which queues a notice.
+pub fn notice_queue_key(namespace: &NamespaceId) -> RecordKey {
+    RecordKey::new(outbox_partition(namespace), QUEUE)
 }
 
 /// Returns the key of the mark that owners got a notice about machines lately.

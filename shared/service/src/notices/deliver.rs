@@ -22,7 +22,7 @@ use crate::app::App;
 use crate::model::limits::Window;
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::notice::{
-    Delivery, Destinations, Due, MACHINES, Outgoing, Recipient, Topic, due_key, outbox_partition,
+    Delivery, Destinations, Due, Outgoing, Recipient, Topic, due_key, is_notice, outbox_partition,
 };
 use crate::senders::Senders;
 
@@ -250,7 +250,7 @@ impl Visit<'_> {
             .list_page(&partition, "", None, MAX_PAGE)
             .await?;
         let mut notices = Vec::new();
-        for record in waiting.iter().filter(|record| record.key.key != MACHINES) {
+        for record in waiting.iter().filter(|record| is_notice(&record.key)) {
             match StoredNotice::read(record) {
                 Ok(notice) => notices.push(notice),
                 // Written by a later version, or damaged. It stays until it expires, and must not

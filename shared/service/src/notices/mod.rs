@@ -16,6 +16,7 @@ pub mod webhook;
 
 use std::sync::Arc;
 
+use vault_format::name::NamespaceId;
 use vault_store::StoreError;
 use vault_store::records::{Document, MAX_PAGE, Record, When, Write};
 
@@ -31,8 +32,9 @@ use self::webhook::Endpoints;
 use crate::config::PublicUrl;
 use crate::model::namespace::Namespace;
 use crate::model::notice::{
-    Destinations, Due, Event, MACHINES, MAX_UNSENT, MAX_UNSENT_DRAFTS, MAX_UNSENT_QUOTAS, Outgoing,
-    Topic, UNSENT_KEY_PLACES, machines_key, outbox_partition,
+    Destinations, Due, Event, MAX_UNSENT, MAX_UNSENT_DRAFTS, MAX_UNSENT_MACHINES,
+    MAX_UNSENT_QUOTAS, Outgoing, Topic, UNSENT_KEY_PLACES, is_notice, machines_key,
+    notice_queue_key, outbox_partition,
 };
 use crate::ports::Ports;
 use crate::senders::{Mailer, Senders};
@@ -56,28 +58,19 @@ pub fn create_senders(
 /// Returns the writes that queue a notice, for the commit of its event. Empty if no destination
 /// wants the notice, or if the outbox is full.
 ///
-/// The writes have no condition, so they do not make the commit of the event fail. A commit may have
-/// the writes of one call only: each call also writes when the outbox is due.
+/// A commit may have the writes of one call only. It fails if another one has queued a notice since,
+/// so that the bounds of the outbox hold; the change is then tried again.
 pub async fn queue_notice(
     ports: &Ports,
     namespace: &Namespace,
     event: Event,
 ) -> Result<Vec<Write>, StoreError> {
-    queue_notices(ports, namespace, vec![event]).await
-}
-
-/// Returns the writes that queue the notices of all events of one commit, as [`queue_notice`] does.
-pub async fn queue_notices(
-    ports: &Ports,
-    namespace: &Namespace,
-    events: Vec<Event>,
-) -> Result<Vec<Write>, StoreError> {
-    let (writes, _) = queue_if_room(ports, namespace, events).await?;
+    let (writes, _) = queue_if_room(ports, namespace, vec![event]).await?;
     Ok(writes)
 }
 
-/// Returns the writes of [`queue_notices`], and the events for which the outbox had no room, so
-/// that the caller can try again later.
+/// Returns the writes that queue the notices of all events of one commit, as [`queue_notice`] does,
+/// and the events for which the outbox had no room, so that the caller can try again later.
 pub(crate) async fn queue_if_room(
     ports: &Ports,
     namespace: &Namespace,
@@ -94,7 +87,7 @@ pub(crate) async fn queue_if_room(
         // Dropped instead of refused: the event itself, such as a publish, must not fail because
         // nobody reads its notices.
         if waiting.has_room(topic) {
-            waiting.0.push(topic);
+            waiting.topics.push(topic);
             kept.push(event);
             continue;
         }
@@ -111,7 +104,15 @@ pub(crate) async fn queue_if_room(
         }
         dropped.push(event);
     }
-    Ok((outgoing_writes(ports, namespace, kept)?, dropped))
+    // A commit with a notice about replaced keys changes the record of the namespace too, so that two
+    // at once never pass. Without this condition, no other notices can make a publish fail.
+    let shares_places = |event: &Event| event.topic() != Some(Topic::KeyReplaced);
+    let is_guarded = kept.iter().any(shares_places);
+    let mut writes = outgoing_writes(ports, namespace, kept)?;
+    if is_guarded {
+        writes.push(waiting.guard_write(&namespace.id)?);
+    }
+    Ok((writes, dropped))
 }
 
 /// Returns the events about which a destination wants notices.
@@ -161,9 +162,13 @@ pub async fn queue_machine(ports: &Ports, namespace: &Namespace) -> Result<Vec<W
     ])
 }
 
-/// The topics of the notices of a vault that wait to be sent; `None` for a notice without a topic,
-/// or one that this version cannot read.
-struct WaitingTopics(Vec<Option<Topic>>);
+/// The notices of a vault that wait to be sent.
+struct WaitingTopics {
+    /// Their topics; `None` for a notice without a topic, or one that this version cannot read.
+    topics: Vec<Option<Topic>>,
+    /// The condition that holds as long as no other commit queues a notice.
+    when: When,
+}
 
 impl WaitingTopics {
     async fn read(ports: &Ports, namespace: &Namespace) -> Result<Self, StoreError> {
@@ -172,15 +177,26 @@ impl WaitingTopics {
             .records
             .list_page(&partition, "", None, MAX_PAGE)
             .await?;
-        let notices = unsent.iter().filter(|record| record.key.key != MACHINES);
+        let notices = unsent.iter().filter(|record| is_notice(&record.key));
         let topic = |record: &Record| record.read::<Outgoing>().ok()?.event.topic();
-        Ok(Self(notices.map(topic).collect()))
+        let guard_key = notice_queue_key(&namespace.id);
+        let guard = unsent.iter().find(|record| record.key == guard_key);
+        Ok(Self {
+            topics: notices.map(topic).collect(),
+            when: guard.map_or(When::Absent, |guard| When::At(guard.revision)),
+        })
+    }
+
+    /// Returns the write that makes the commit of a notice fail if another one was queued since.
+    fn guard_write(&self, namespace: &NamespaceId) -> Result<Write, StoreError> {
+        let document = Document::from_value(&serde_json::json!({}))?;
+        Ok(Write::put(notice_queue_key(namespace), document, self.when))
     }
 
     /// Whether the outbox has room for a notice about this topic.
     fn has_room(&self, topic: Option<Topic>) -> bool {
         let number = |wanted: Topic| {
-            self.0
+            self.topics
                 .iter()
                 .filter(|topic| **topic == Some(wanted))
                 .count()
@@ -190,12 +206,13 @@ impl WaitingTopics {
         if topic == Some(Topic::KeyReplaced) {
             return of_keys < UNSENT_KEY_PLACES;
         }
-        if self.0.len() - of_keys >= MAX_UNSENT - UNSENT_KEY_PLACES {
+        if self.topics.len() - of_keys >= MAX_UNSENT - UNSENT_KEY_PLACES {
             return false;
         }
-        // These have a lower limit than the outbox: members can cause them, and must not crowd out
-        // other notices.
+        // These have a lower limit than the outbox: members or strangers can cause them, and must not
+        // crowd out other notices.
         match topic {
+            Some(topic @ Topic::MachineWaiting) => number(topic) < MAX_UNSENT_MACHINES,
             Some(topic @ Topic::DraftWaiting) => number(topic) < MAX_UNSENT_DRAFTS,
             Some(topic @ Topic::QuotaNear) => number(topic) < MAX_UNSENT_QUOTAS,
             _ => true,

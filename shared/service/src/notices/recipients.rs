@@ -138,6 +138,7 @@ pub(super) async fn announce_machines(
         };
         let notice = Outgoing::new(event, now);
         writes.push(notice.to_write(&namespace.id, &app.fresh_id(), When::Absent)?);
+        writes.push(topics.guard_write(&namespace.id)?);
         writes.push(Write::put_until(
             machines_paused_key(&namespace.id),
             Document::from_value(&serde_json::json!({}))?,
@@ -145,8 +146,8 @@ pub(super) async fn announce_machines(
             now.plus_seconds(MACHINES_PAUSE_SECONDS),
         ));
     }
-    // Not committed if another machine enrolled or another process was faster; the next visit tries
-    // again.
+    // Not committed if another machine enrolled, another notice was queued or another process was
+    // faster; the next visit tries again.
     let is_committed = app.try_commit(writes).await?;
     Ok((!is_committed).then_some(now))
 }

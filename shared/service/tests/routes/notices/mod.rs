@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use vault_service::config::quota::QuotaKind;
 use vault_service::model::namespace::Namespace;
-use vault_service::model::notice::{Due, Event, outbox_partition};
+use vault_service::model::notice::{Due, Event, notice_queue_key, outbox_partition};
 use vault_service::notices::{self, Delivered, deliver_due};
 use vault_service::router;
 use vault_service::senders::{Mail, Mailer, SendError, Senders, WebhookMessage, Webhooks};
@@ -139,6 +139,7 @@ impl Desk {
         (arrived, failed)
     }
 
+    /// Queues a notice; the number of writes.
     pub async fn queue_notice(&self, namespace: &Namespace, event: Event) -> usize {
         let writes = notices::queue_notice(&self.world.app, namespace, event).await;
         let writes = writes.unwrap();
@@ -148,7 +149,10 @@ impl Desk {
     }
 
     async fn unsent(&self, namespace: &Namespace) -> Vec<Record> {
-        self.records_of(&outbox_partition(&namespace.id)).await
+        let mut records = self.records_of(&outbox_partition(&namespace.id)).await;
+        // The mark that machines wait stays in the list: the outbox is visited for it.
+        records.retain(|record| record.key != notice_queue_key(&namespace.id));
+        records
     }
 
     async fn due(&self) -> usize {

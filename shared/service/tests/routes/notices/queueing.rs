@@ -4,6 +4,7 @@
 use serde_json::json;
 use vault_service::model::namespace::Kind;
 use vault_service::model::notice::{Event, Outgoing};
+use vault_service::notices;
 use vault_store::records::When;
 
 use super::{draft, payment, quota_near, replaced_key};
@@ -78,7 +79,7 @@ async fn nothing_is_written_where_nothing_is_sent() {
         (desk.unsent(&desk.acme).await.len(), desk.due().await),
         (0, 0)
     );
-    assert_eq!(desk.queue_notice(&desk.acme, payment()).await, 2);
+    assert_eq!(desk.queue_notice(&desk.acme, payment()).await, 3);
 }
 
 #[tokio::test]
@@ -115,12 +116,58 @@ async fn drafts_of_members_leave_room_for_other_notices() {
     desk.webhook("a.example", &[]).await;
     for n in 0..60 {
         let queued = desk.queue_notice(&desk.acme, draft(n)).await;
-        assert_eq!(queued, if n < 50 { 2 } else { 0 }, "{n}");
+        assert_eq!(queued, if n < 50 { 3 } else { 0 }, "{n}");
     }
     for n in 0..60 {
         let queued = desk.queue_notice(&desk.acme, payment()).await;
-        assert_eq!(queued, if n < 30 { 2 } else { 0 }, "{n}");
+        assert_eq!(queued, if n < 30 { 3 } else { 0 }, "{n}");
     }
+}
+
+/// Two processes have read the outbox when each of them commits an event.
+#[tokio::test]
+async fn two_commits_at_once_do_not_pass_the_bounds_of_the_outbox() {
+    let mut desk = empty_desk().await;
+    desk.sending(false);
+    desk.webhook("a.example", &[]).await;
+    for (event, room) in [(quota_near(0), 10), (draft(0), 50), (payment(), 20)] {
+        for _ in 1..room {
+            desk.queue_notice(&desk.acme, event.clone()).await;
+        }
+        let mut commits = Vec::new();
+        for _ in 0..2 {
+            let queued = notices::queue_notice(&desk.world.app, &desk.acme, event.clone());
+            commits.push(queued.await.unwrap());
+        }
+        let mut committed = Vec::new();
+        for writes in commits {
+            committed.push(desk.world.app.try_commit(writes).await.unwrap());
+        }
+        assert_eq!(committed, [true, false], "{event:?}");
+    }
+}
+
+/// Anybody may enrol machines, and the owner's endpoint does not answer for some hours.
+#[tokio::test]
+async fn machines_that_ask_leave_room_for_other_notices() {
+    let mut desk = empty_desk().await;
+    let endpoints = desk.sending(false);
+    desk.webhook("a.example", &[]).await;
+    endpoints.answer("a.example", 500);
+    for n in 1..=13 {
+        assert_eq!(desk.ask_in(n, "machine").await, "201");
+        desk.send_due().await;
+        desk.world.clock.advance(15 * 60);
+    }
+    let unsent = desk.unsent(&desk.acme).await;
+    let notices = unsent
+        .iter()
+        .filter_map(|record| record.read::<Outgoing>().ok());
+    let is_about_machines =
+        |notice: &Outgoing| matches!(notice.event, Event::MachineWaiting { .. });
+    assert_eq!(notices.filter(is_about_machines).count(), 10);
+    // The machines of the other rounds are announced later.
+    assert_eq!(unsent.len(), 11);
 }
 
 #[tokio::test]
@@ -152,7 +199,7 @@ async fn no_flood_of_notices_hides_a_replaced_key() {
     desk.webhook("a.example", &[]).await;
     for n in 0..20 {
         let queued = desk.queue_notice(&desk.acme, quota_near(n)).await;
-        assert_eq!(queued, if n < 10 { 2 } else { 0 }, "{n}");
+        assert_eq!(queued, if n < 10 { 3 } else { 0 }, "{n}");
     }
     for _ in 0..90 {
         desk.queue_notice(&desk.acme, payment()).await;
