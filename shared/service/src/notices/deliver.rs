@@ -133,13 +133,20 @@ async fn list_due(app: &App) -> Result<Vec<ListedOutbox>, StoreError> {
                 .list_page(&partition, "", after.as_deref(), MAX_PAGE)
                 .await?;
             for record in &page {
-                let due: Due = record.read()?;
-                if due.due_at <= now {
-                    due_outboxes.push(ListedOutbox {
+                match record.read::<Due>() {
+                    Ok(due) if due.due_at <= now => due_outboxes.push(ListedOutbox {
                         due,
                         key: record.key.clone(),
                         revision: record.revision,
-                    });
+                    }),
+                    Ok(_) => {}
+                    // Written by a later version, or damaged. It must not keep the notices of all
+                    // other vaults.
+                    Err(error) => tracing::error!(
+                        key = %record.key.key,
+                        error = error_chain(&error),
+                        "skipped an entry of the list of outboxes that could not be read"
+                    ),
                 }
             }
             after = page.last().map(|record| record.key.key.clone());

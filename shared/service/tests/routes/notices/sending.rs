@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use tokio::time::Instant;
 use vault_service::model::namespace::{Namespace, Status};
-use vault_service::model::notice::{Destinations, due_key};
+use vault_service::model::notice::{Destinations, Due, due_key};
 use vault_service::model::user::Scopes;
 use vault_service::notices::{Delivered, deliver_due};
 use vault_service::senders::WebhookMessage;
@@ -283,6 +283,19 @@ async fn an_outbox_that_cannot_be_read_keeps_no_notice_of_another() {
     desk.queue_notice(&other, payment()).await;
     assert_eq!(desk.send_due().await, (1, 0));
     assert_eq!(endpoints.events()[0].1["vault"], "other");
+}
+
+#[tokio::test]
+async fn an_entry_of_the_list_of_outboxes_that_cannot_be_read_keeps_no_notice() {
+    let mut desk = empty_desk().await;
+    desk.sending(false);
+    desk.webhook("a.example", &[]).await;
+    desk.queue_notice(&desk.acme, payment()).await;
+    for partition in Due::partitions() {
+        let key = RecordKey::new(partition, "0");
+        common::put(&desk.world.app, key, &json!({ "due": "?" })).await;
+    }
+    assert_eq!(desk.send_due().await, (1, 0));
 }
 
 /// A firewall lets an endpoint accept and never answer.
