@@ -277,6 +277,26 @@ mod tests {
         assert!(waiting.remove(0).await.is_ok());
     }
 
+    /// A tenant that scans without a pause takes at most as many places as it leaves to the others.
+    #[tokio::test]
+    async fn half_of_the_scans_are_for_one_namespace() {
+        let clock = Arc::new(TestClock::default());
+        let config = Config::new("https://vault.example".parse().unwrap());
+        let app = App::new(Ports::in_memory(clock), config);
+        let take_all = async |tenant: u128| {
+            let (id, mut places) = (namespace(tenant), Vec::new());
+            while let Ok(place) =
+                tokio::time::timeout(std::time::Duration::ZERO, app.enter_scan(&id)).await
+            {
+                places.push(place.unwrap());
+            }
+            places
+        };
+        let (first, second) = (take_all(1).await, take_all(2).await);
+        assert!(!first.is_empty());
+        assert_eq!(first.len(), second.len());
+    }
+
     /// Takes all places for large bodies, for other tenants.
     async fn take_all_places(app: &App) -> Vec<Pass> {
         let mut places = Vec::new();

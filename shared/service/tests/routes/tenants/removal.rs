@@ -4,21 +4,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
 use vault_service::maintenance;
-use vault_service::model::namespace::{self, Namespace, Status};
+use vault_service::model::namespace::{self, Kind, Namespace, Status};
 use vault_service::model::removal::{REMOVALS, WAIT_SECONDS};
 use vault_service::model::user::Scopes;
 use vault_store::StoreError;
 use vault_store::objects::Class;
+use vault_store::records::{Document, RecordKey, Records, When, Write};
+use vault_testing::memory::Memory;
 use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use super::there::{FAY, Other, THERE, other, records_of};
 use crate::admin::{Desk, desk};
 use crate::common::partitions::run_work;
 use crate::common::{self, PASSWORD};
+use crate::support::world;
 
 /// Deletes the other tenant with its owner's token.
 async fn delete(desk: &Desk) -> u16 {
@@ -234,4 +238,72 @@ async fn a_removal_that_is_cut_off_after_any_change_is_finished_by_the_next_run(
             return;
         }
     }
+}
+
+/// Puts back whatever is removed from a partition, so that its removal takes all the time that it gets.
+struct Endless {
+    memory: Arc<Memory>,
+    partition: String,
+}
+
+#[async_trait]
+impl Hook for Endless {
+    async fn before(&self, _: Call<'_>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn after(&self, call: Call<'_>, _: bool) {
+        let Call::Commit(writes) = call else { return };
+        let gone = writes
+            .iter()
+            .filter(|write| write.key().partition == self.partition);
+        for write in gone {
+            let document = Document::from_value(&json!({})).unwrap();
+            let again = Write::put(write.key().clone(), document, When::Any);
+            assert!(
+                self.memory
+                    .commit_writes(vec![again])
+                    .await
+                    .unwrap()
+                    .is_done()
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_removal_without_an_end_leaves_time_to_the_others() {
+    let mut world = world();
+    let mut partitions = Vec::new();
+    for slug in ["acme", "other"] {
+        let id = world.namespace(slug, Kind::Hosted).await.id;
+        let found = namespace::find_namespace(&world.app, &slug.parse().unwrap()).await;
+        let (namespace, revision) = found.unwrap().unwrap();
+        let deletion = namespace.deletion_writes(revision, world.now()).unwrap();
+        common::commit(&world.app, deletion).await;
+        let partition = format!("rel/{id}");
+        common::put(
+            &world.app,
+            RecordKey::new(partition.clone(), "1"),
+            &json!({}),
+        )
+        .await;
+        partitions.push(partition);
+    }
+    world.clock.advance(WAIT_SECONDS);
+    let endless = Endless {
+        memory: Arc::clone(&world.memory),
+        partition: partitions.swap_remove(0),
+    };
+    world.app.ports.records = Hooked::new(&world.memory, Arc::new(endless));
+    // The first has one of two seconds.
+    let report = maintenance::run_within(&world.app, Duration::from_secs(2)).await;
+    assert_eq!(report.unwrap().removed_vaults, 1);
+    let removals = world.app.records.list_page(REMOVALS, "", None, 10).await;
+    let removals: Vec<_> = removals
+        .unwrap()
+        .into_iter()
+        .map(|mark| mark.key.key)
+        .collect();
+    assert_eq!(removals, ["acme"]);
 }
