@@ -219,26 +219,6 @@ async fn an_upload_whose_record_a_visit_has_passed_is_never_deleted() {
     assert_eq!(world.marked(&busy, &[b"unnamed"]).await, [false]);
 }
 
-/// The same for an object that came after the visit had listed the others.
-#[tokio::test]
-async fn an_object_that_a_visit_has_not_listed_gets_no_mark_from_it() {
-    let world = world();
-    let busy = world.namespace("acme", Kind::Hosted).await;
-    world.put(&busy, b"garbage").await;
-    let early = world.upload_of(&busy, b"new");
-    world.clock.advance(1);
-    world.add_uploads(&busy, MANY).await;
-    assert_eq!(world.step().await.marked, 0, "out of time");
-    // The visit has passed the position of this record.
-    world.put(&busy, b"new").await;
-    commit(&world.app, early).await;
-    for _ in 0..20 {
-        world.step().await;
-    }
-    let marked = world.marked(&busy, &[b"garbage", b"new"]).await;
-    assert_eq!(marked, [true, false]);
-}
-
 /// A mark is younger than the listing of a visit that takes more than a day: somebody uploaded the
 /// object meanwhile, and another process has marked it again.
 #[tokio::test]
