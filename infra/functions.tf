@@ -85,13 +85,23 @@ data "aws_iam_policy_document" "function" {
     }
   }
 
-  # Without it an absent object reads as forbidden (403) instead of absent (404).
+  # Tells whether an object is absent. S3 answers 404 for one only to a role that may list the whole bucket, as `admin`, which reads all of it. The others
+  # get 403, and then ask for the list of the keys that begin with this key.
   dynamic "statement" {
     for_each = length(each.value.get) > 0 ? [1] : []
     content {
       sid       = "Absence"
       actions   = ["s3:ListBucket"]
       resources = [local.bucket_arn]
+
+      dynamic "condition" {
+        for_each = contains(each.value.get, "*") ? [] : [1]
+        content {
+          test     = "StringLike"
+          variable = "s3:prefix"
+          values   = [for class in each.value.get : "ns/*/${class}/*"]
+        }
+      }
     }
   }
 

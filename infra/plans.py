@@ -74,7 +74,20 @@ CALLS = [
     ("devices", "dynamodb:PutItem", ["conn/a"], False),
     ("mcp", "dynamodb:GetItem", ["draft/a"], True),
     ("devices", "s3:GetObject", f"{OBJECTS}/ns/a/bundles/b", False),
+    # A listing has the prefix of its keys behind the bucket.
     ("devices", "s3:ListBucket", OBJECTS, False),
+    ("devices", "s3:ListBucket", f"{OBJECTS}?ns/a/bundles/b", False),
+    ("catalog", "s3:ListBucket", OBJECTS, False),
+    ("catalog", "s3:ListBucket", f"{OBJECTS}?ns/a/bundles/b", True),
+    ("catalog", "s3:ListBucket", f"{OBJECTS}?ns/a/drafts/b", False),
+    ("catalog", "s3:ListBucket", f"{OBJECTS}?ns/", False),
+    ("mcp", "s3:ListBucket", f"{OBJECTS}?ns/a/policies/b", True),
+    ("mcp", "s3:ListBucket", f"{OBJECTS}?ns/a/closures/b", False),
+    ("oauth", "s3:ListBucket", OBJECTS, False),
+    ("oauth", "s3:ListBucket", f"{OBJECTS}?ns/a/drafts/b", True),
+    ("oauth", "s3:ListBucket", f"{OBJECTS}?ns/a/bundles/", False),
+    ("admin", "s3:ListBucket", OBJECTS, True),
+    ("admin", "s3:ListBucket", f"{OBJECTS}?ns/a/bundles/", True),
     ("catalog", "s3:GetObject", f"{OBJECTS}/ns/a/bundles/b", True),
     ("catalog", "s3:GetObject", f"{OBJECTS}/ns/a/drafts/b", False),
     ("catalog", "s3:PutObject", f"{OBJECTS}/ns/a/bundles/b", False),
@@ -328,7 +341,8 @@ def check_calls(made):
     """The roles allow the calls that they should, and no others."""
     for function, action, reached, allowed in CALLS:
         if isinstance(reached, str):
-            call = Call(action, reached)
+            resource, question, prefix = reached.partition("?")
+            call = Call(action, resource, {"s3:prefix": [prefix]} if question else {})
         else:
             call = Call(action, TABLE, {} if reached is None else {"dynamodb:LeadingKeys": reached})
         found = any(is_allowed(statement, call) for statement in made.statements(function).values())

@@ -213,12 +213,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if not self.judge(call):
                 return self.refuse(call)
         status, headers, content = self.ask(body)
-        # AWS tells that an object is absent only to a role that may list its bucket.
+        # AWS tells that an object is absent only to a role that may list all of its bucket. To the others it refuses the answer; the record does not
+        # have this, because the function then asks for a list.
         bucket, _, key = self.path.partition("?")[0].lstrip("/").partition("/")
         if status == 404 and key and self.command in ("GET", "HEAD"):
             absence = Call("s3:ListBucket", f"arn:aws:s3:::{bucket}", targets=["absent object"])
-            if not self.judge(absence):
+            if not self.roles.allows(self.function, absence):
                 return self.refuse(absence)
+            self.judge(absence)
         self.send(status, headers, content)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer
@@ -348,8 +350,9 @@ def unused_rights(policies, lines, unreached):
 
 
 def targets_of(statement):
-    """What a statement allows to reach: the partitions of its condition, or else its resources."""
-    keys = statement.get("Condition", {}).get("ForAllValues:StringLike", {}).get("dynamodb:LeadingKeys")
+    """What a statement allows to reach: the partitions or prefixes of its condition, or else its resources."""
+    conditions = statement.get("Condition", {})
+    keys = conditions.get("ForAllValues:StringLike", {}).get("dynamodb:LeadingKeys") or conditions.get("StringLike", {}).get("s3:prefix")
     return listed(keys) if keys else listed(statement["Resource"])
 
 

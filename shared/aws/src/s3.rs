@@ -16,6 +16,7 @@ use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::config::{RequestChecksumCalculation, ResponseChecksumValidation};
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
+use aws_sdk_s3::operation::list_objects_v2::ListObjectsV2Output;
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::ChecksumMode;
 use base64::Engine;
@@ -102,7 +103,7 @@ impl Bucket {
                 Ok(answer) => answer,
                 // Only this code means that the key does not exist: a missing bucket is a 404 too.
                 Err(error) if error.code() == Some("NoSuchKey") => return Ok(None),
-                Err(error) => return Err(self.unavailable(error)),
+                Err(error) => return self.confirm_absence(key, error).await.map(|()| None),
             };
             let body = tokio::time::timeout(self.limits.attempt_timeout, read_body(answer)).await;
             match body.unwrap_or_else(|_| Err(StoreError::unavailable("object body timed out"))) {
@@ -118,6 +119,31 @@ impl Bucket {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Succeeds if S3 has `refused` to answer about a key that does not exist: to a role that may
+    /// list only some classes of the bucket, it does not say that an object is absent. The list of
+    /// the class does. Any other refusal is returned as the error that it is.
+    async fn confirm_absence<E>(
+        &self,
+        key: &ObjectKey,
+        refused: SdkError<E, HttpResponse>,
+    ) -> Result<(), StoreError>
+    where
+        E: Error + ProvideErrorMetadata + Send + Sync + 'static,
+    {
+        let status = refused.raw_response().map(|raw| raw.status().as_u16());
+        if status == Some(403) && matches!(self.is_listed(key).await, Ok(false)) {
+            return Ok(());
+        }
+        Err(self.unavailable(refused))
+    }
+
+    /// Returns whether the list of the bucket has the key. Fails if the bucket does not exist.
+    async fn is_listed(&self, key: &ObjectKey) -> Result<bool, StoreError> {
+        let page = self.list_keys(&key.to_string(), None, 1).await?;
+        // No other key of the adapter begins with this one, which ends with a hash.
+        Ok(!page.contents().is_empty())
     }
 
     async fn write_object(
@@ -174,8 +200,8 @@ impl Bucket {
         }
     }
 
-    /// Returns the properties of an object; `None` for 404, which a HEAD request also gets for a
-    /// missing bucket.
+    /// Returns the properties of an object; `None` if it is absent, or for 404, which a HEAD request
+    /// also gets for a missing bucket.
     async fn head_object(&self, key: &ObjectKey) -> Result<Option<Head>, StoreError> {
         let request = self.client.head_object().bucket(&*self.name);
         let request = request
@@ -194,7 +220,7 @@ impl Bucket {
             {
                 Ok(None)
             }
-            Err(error) => Err(self.unavailable(error)),
+            Err(error) => self.confirm_absence(key, error).await.map(|()| None),
         }
     }
 
@@ -211,9 +237,10 @@ impl Bucket {
             async move { Ok((key, bucket.head_object(&key).await?)) }
         });
         let heads = heads.await?;
-        // A 404 may also mean that the bucket is gone. Then nothing is known about the keys.
-        if heads.iter().any(|(_, head)| head.is_none()) {
-            self.check_exists().await?;
+        // A 404 may also mean that the bucket is gone. Then nothing is known about the keys. A list is
+        // asked for and not the bucket itself, which a role may ask only if it may list all of it.
+        if let Some((absent, _)) = heads.iter().find(|(_, head)| head.is_none()) {
+            self.is_listed(absent).await?;
         }
         let there = heads.into_iter();
         Ok(there
@@ -263,6 +290,30 @@ impl Bucket {
         Ok(sizes)
     }
 
+    /// Returns at most `limit` keys that begin with the prefix and come after `behind`.
+    async fn list_keys(
+        &self,
+        prefix: &str,
+        behind: Option<String>,
+        limit: usize,
+    ) -> Result<ListObjectsV2Output, StoreError> {
+        let request = self.client.list_objects_v2().bucket(&*self.name);
+        let request = request
+            .prefix(prefix)
+            .set_start_after(behind)
+            .max_keys(i32::try_from(limit).unwrap_or(i32::MAX));
+        let answer = request
+            .send()
+            .await
+            .map_err(|error| self.unavailable(error))?;
+        // The SDK parses a truncated answer as a shorter list.
+        let count = answer.key_count().and_then(|n| usize::try_from(n).ok());
+        if answer.is_truncated().is_none() || count != Some(answer.contents().len()) {
+            return Err(StoreError::unavailable("incomplete page of keys"));
+        }
+        Ok(answer)
+    }
+
     /// Returns one page of a class, sorted by hash. Objects with other names are skipped.
     async fn list_class(
         &self,
@@ -276,20 +327,7 @@ impl Bucket {
         let mut listed = Vec::new();
         loop {
             let left = limit - listed.len();
-            let request = self.client.list_objects_v2().bucket(&*self.name);
-            let request = request
-                .prefix(&prefix)
-                .set_start_after(behind.take())
-                .max_keys(i32::try_from(left).unwrap_or(i32::MAX));
-            let answer = request
-                .send()
-                .await
-                .map_err(|error| self.unavailable(error))?;
-            // The SDK parses a truncated answer as a shorter list.
-            let count = answer.key_count().and_then(|n| usize::try_from(n).ok());
-            if answer.is_truncated().is_none() || count != Some(answer.contents().len()) {
-                return Err(StoreError::unavailable("incomplete page of keys"));
-            }
+            let answer = self.list_keys(&prefix, behind.take(), left).await?;
             for object in answer.contents() {
                 let name = object.key().and_then(|key| key.strip_prefix(&prefix));
                 if let Some(digest) = name.and_then(|name| name.parse::<Digest>().ok()) {

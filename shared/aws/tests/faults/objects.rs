@@ -87,10 +87,13 @@ async fn all_unavailable(name: &str, reply: &Reply, tries: u64) {
             _ => stub.aws.ping_bucket().await,
         };
         assert!(is_unavailable(&answer), "{operation}, {name}: {answer:?}");
-        // A HEAD that says 404 is followed by a question for the bucket.
-        let asked_for_the_bucket =
-            operation == "missing" && matches!(reply, Reply::Answer(404, ..));
-        let more = u64::from(asked_for_the_bucket);
+        // A list has to confirm what a HEAD with 404, or anything with 403, says about a key.
+        let asks_for_a_list = match reply {
+            Reply::Answer(404, ..) => operation == "missing",
+            Reply::Answer(403, ..) => ["get", "missing"].contains(&operation),
+            _ => false,
+        };
+        let more = u64::from(asks_for_a_list);
         assert_eq!(
             stub.aws.calls().total_requests(),
             tries + more,
@@ -282,13 +285,50 @@ async fn writers_at_the_same_moment_try_again() {
     assert_eq!(stub.aws.calls().object_writes, 8);
 }
 
+/// A page of a list with these keys, the last one.
+fn list_of(keys: &[ObjectKey]) -> Reply {
+    let row = |key: &ObjectKey| format!("<Contents><Key>{key}</Key><Size>9</Size></Contents>");
+    let (count, rows) = (keys.len(), keys.iter().map(row).collect::<String>());
+    let body = format!(
+        "<ListBucketResult><IsTruncated>false</IsTruncated><KeyCount>{count}</KeyCount>{rows}</ListBucketResult>"
+    );
+    Reply::bytes(200, body)
+}
+
+/// A role that may list only some classes gets 403 for an absent object too.
+#[tokio::test]
+async fn what_is_refused_is_absent_only_if_the_list_of_its_class_lacks_it() {
+    let denied = || Reply::s3(403, "AccessDenied");
+    for (listed, is_absent) in [
+        (list_of(&[]), true),
+        (list_of(&[key()]), false),
+        (denied(), false),
+        (Reply::bytes(200, "<ListBucketResult>"), false),
+    ] {
+        let stub = Stub::start([denied(), listed.clone()]).await;
+        let read = stub.aws.objects().read_object(&key()).await;
+        assert_eq!(matches!(read, Ok(None)), is_absent, "{read:?}");
+        assert_eq!(is_unavailable(&read), !is_absent, "{read:?}");
+        let heard = stub.heard();
+        let prefix = key().to_string().replace('/', "%2F");
+        let asked = &heard[1].line;
+        assert!(asked.contains(&format!("prefix={prefix}")), "{asked}");
+
+        let stub = Stub::start([denied(), listed.clone(), listed]).await;
+        let missing = stub.aws.objects().find_missing(&[(key(), 9)]).await;
+        assert_eq!(matches!(&missing, Ok(keys) if *keys == [key()]), is_absent);
+        assert_eq!(is_unavailable(&missing), !is_absent, "{missing:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_missing_key_is_believed_when_the_bucket_is_there() {
-    let script = [Reply::bytes(404, ""), Reply::bytes(200, "")];
+    let script = [Reply::bytes(404, ""), list_of(&[])];
     let stub = Stub::start(script).await;
     let missing = stub.aws.objects().find_missing(&[(key(), 9)]).await;
     assert_eq!(missing.expect("an answer"), [key()]);
-    assert_eq!(stub.aws.calls().object_heads, 2);
+    let calls = stub.aws.calls();
+    assert_eq!((calls.object_heads, calls.object_lists), (1, 1));
 
     let there = Reply::Answer(200, "content-length: 9\r\n", Vec::new());
     let stub = Stub::start([there]).await;
