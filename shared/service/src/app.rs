@@ -72,6 +72,15 @@ const USAGE_GATE: GateSize = GateSize {
     patience: Duration::from_secs(10),
 };
 
+/// Size of the queue for checks of skills that vaults have signed again: one at a time, because the
+/// parts and files of one skill take about 70 MiB.
+const SIGNED_AGAIN_GATE: GateSize = GateSize {
+    places: 1,
+    places_of_lane: 1,
+    waiting: LaneBound::of_requests(32),
+    patience: Duration::from_secs(15),
+};
+
 /// The state of one process, as one request uses it; see the module.
 #[derive(Clone)]
 pub struct App {
@@ -108,6 +117,8 @@ pub struct App {
     scan_places: Arc<FairGate>,
     /// The queue for changes of the usage of a namespace; see [`USAGE_GATE`].
     usage_turns: Arc<FairGate>,
+    /// The queue for checks of skills that vaults have signed again; see [`SIGNED_AGAIN_GATE`].
+    signed_again_turns: Arc<FairGate>,
     /// Sends notices to webhooks and by mail; if `None`, they wait in the store for a process that
     /// can send them.
     pub senders: Option<Senders>,
@@ -213,6 +224,7 @@ impl App {
             bodies: Bodies::default(),
             scan_places: FairGate::new(scan_gate_size()),
             usage_turns: FairGate::new(USAGE_GATE),
+            signed_again_turns: FairGate::new(SIGNED_AGAIN_GATE),
             ports,
             config: Arc::new(config),
         }
@@ -297,6 +309,13 @@ impl App {
     /// committed. Other processes may change it at the same time, which makes the commit fail.
     pub(crate) async fn enter_usage(&self, namespace: &NamespaceId) -> Result<Pass, StoreError> {
         self.usage_turns.enter(Lane::Namespace(*namespace)).await
+    }
+
+    /// Waits for the turn to check skills that this namespace has signed again. Give the pass to the
+    /// thread that checks, with the files of the skill. Fails like [`App::enter_scan`].
+    pub async fn enter_signed_again(&self, namespace: &NamespaceId) -> Result<Pass, StoreError> {
+        let lane = Lane::Namespace(*namespace);
+        self.signed_again_turns.enter(lane).await
     }
 
     /// Returns the quota of a namespace. The vault that a server signs itself has none: it belongs

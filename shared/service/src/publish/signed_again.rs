@@ -92,18 +92,20 @@ impl UploadedSkills<'_> {
         }
         let work = skills.iter().map(SignedSkill::work).sum();
         let mut place = CheckPlace::enter(self.app, &self.namespace.id, work).await?;
-        // One after another: the parts of a skill take up to 22 MiB.
+        // One after another, also of several requests: the parts and files of a skill take 70 MiB.
+        let mut turn = self.app.enter_signed_again(&self.namespace.id).await?;
         for skill in skills {
             let parts = self.read_parts(&skill).await?;
             let (state, work) = (Arc::clone(&self.state), skill.work());
-            let check = move || (skill.encodes_exactly(&state, &parts), work);
-            let (is_exact, same_place) = place.run(check).await?;
+            // The thread has the turn as long as it has the parts.
+            let check = move || ((skill.encodes_exactly(&state, &parts), turn), work);
+            let ((is_exact, same_turn), same_place) = place.run(check).await?;
             if !is_exact {
                 return Ok(false);
             }
-            place = same_place;
+            (place, turn) = (same_place, same_turn);
         }
-        drop(place);
+        drop((place, turn));
         self.app.wait_to_store().await?;
         Ok(true)
     }

@@ -1,6 +1,10 @@
 //! The room beyond the quota after a revocation. Machines run nothing that a revoked key signed, so the
 //! vault has to sign it again at once, however full it is.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::json;
 use vault_format::hash::Digest;
@@ -10,8 +14,10 @@ use vault_service::model::namespace::{Namespace, Pinned};
 use vault_service::model::release::{Closure, Node, SignedPeaks};
 use vault_service::model::usage::Amount;
 use vault_service::model::user::Scopes;
-use vault_store::objects::Class;
+use vault_store::StoreError;
+use vault_store::objects::{Class, ObjectKey};
 use vault_store::records::RecordKey;
+use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
 use crate::admin::{ADA, Desk, empty_desk, token};
 use crate::common::put;
@@ -264,6 +270,55 @@ async fn checking_what_is_signed_again_uses_the_budget_for_checks() {
         .settle_gate_work(vault.desk.acme.id, 0, rest, app.now());
     let answer = vault.desk.put_bytes("bundles", &invented).await;
     assert_eq!(answer.status, 429);
+}
+
+/// Counts how often one object is read.
+struct Reads {
+    key: ObjectKey,
+    count: AtomicUsize,
+}
+
+#[async_trait]
+impl Hook for Reads {
+    async fn before(&self, call: Call<'_>) -> Result<(), StoreError> {
+        if matches!(call, Call::Get(key) if *key == self.key) {
+            self.count.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}
+
+/// A skill and its parts take much memory, so another tenant's check comes first.
+#[tokio::test]
+async fn skills_that_are_signed_again_are_checked_one_at_a_time() {
+    let mut vault = FullVault::new().await;
+    let large = "0123456789abcde\n".repeat(80_000);
+    let (bundle, parts) = vault.skill(vault.team.key(1), "large", &large);
+    vault.store_bundle(&parts[0]).await;
+    vault.desk.limit(1, 1).await;
+    vault.revoke(&[vault.team.key(0).public()]).await;
+    let part = ObjectKey::for_bytes(vault.desk.acme.id, Class::Bundles, &parts[0]);
+    let reads = Arc::new(Reads {
+        key: part,
+        count: AtomicUsize::new(0),
+    });
+    let world = &mut vault.desk.world;
+    world.app.ports.objects = Hooked::new(&world.memory, reads.clone());
+    world.router = vault_service::router(world.app.clone());
+    let other = vault.desk.other.id;
+    let turn = vault.desk.world.app.enter_signed_again(&other).await;
+    let turn = turn.unwrap();
+    let wait = async {
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        let before = reads.count.load(Ordering::SeqCst);
+        drop(turn);
+        before
+    };
+    let (status, before) = tokio::join!(vault.put_bundle(&bundle), wait);
+    assert_eq!((status, before), (201, 0));
+    assert_eq!(reads.count.load(Ordering::SeqCst), 1);
 }
 
 /// A thief publishes with a stolen key before the owner revokes it.
