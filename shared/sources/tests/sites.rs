@@ -58,10 +58,10 @@ async fn archives_of_each_form_give_the_same_skill() {
 #[tokio::test]
 async fn backslashes_separate_folders_in_a_zip_that_was_made_on_dos() {
     let document = skill_md("tables");
-    let zip = |other: &str| {
+    let zip = |other: &str, bytes: &[u8]| {
         let files = [
             ("tables\\SKILL.md", 0o644, document.as_bytes()),
-            (other, 0o644, b"x".as_slice()),
+            (other, 0o644, bytes),
         ];
         let mut bytes = zip_of(&files);
         let entries = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(CENTRAL));
@@ -72,28 +72,37 @@ async fn backslashes_separate_folders_in_a_zip_that_was_made_on_dos() {
     };
     let site = SiteServer::new();
     let fetcher = fetcher(&site.base);
-    for (name, other, outcome) in [
+    let backslash = Err("has a backslash in its name");
+    for (name, other, bytes, outcome) in [
         (
             "good.zip",
             "tables\\docs\\a.md",
-            Ok(["SKILL.md", "docs/a.md"]),
+            &b"x"[..],
+            Ok(&["SKILL.md", "docs/a.md"][..]),
+        ),
+        // .NET writes an entry for a folder without files.
+        ("folder.zip", "tables\\docs\\", b"", Ok(&["SKILL.md"])),
+        (
+            "full.zip",
+            "tables\\docs\\",
+            b"x",
+            Err("tables/docs/ is a folder with content"),
         ),
         (
             "out.zip",
             "tables\\..\\..\\evil",
+            b"x",
             Err("points out of the archive"),
         ),
-        (
-            "mixed.zip",
-            "tables/docs\\a.md",
-            Err("has a backslash in its name"),
-        ),
+        ("mixed.zip", "tables/docs\\a.md", b"x", backslash),
+        // With a slash in its name it is a file, which only some tools take for a folder.
+        ("mixed-folder.zip", "tables/docs\\", b"", backslash),
     ] {
-        site.body(&format!("/{name}"), "application/zip", zip(other));
+        site.body(&format!("/{name}"), "application/zip", zip(other, bytes));
         let source = parse(&format!("{}/{name}", site.base));
         let fetched = fetch(&fetcher, &source, None).await;
         match (fetched, outcome) {
-            (Ok(skill), Ok(expected)) => assert_eq!(paths(&skill), expected),
+            (Ok(skill), Ok(expected)) => assert_eq!(paths(&skill), expected, "{name}"),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
             (fetched, _) => panic!("{name}: {fetched:?}"),
         }

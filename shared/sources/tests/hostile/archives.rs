@@ -61,6 +61,12 @@ fn zips_with_bad_paths() -> Vec<Row> {
         ("backslash", zip_with("a\\..\\evil"), BAD, BACKSLASH),
         ("share", zip_with("\\\\host\\evil"), BAD, BACKSLASH),
         ("backslash at the end", zip_with("evil\\"), BAD, BACKSLASH),
+        (
+            "empty, with a backslash at the end",
+            zip_of(&[GOOD, ("evil\\", 0o644, b"")]),
+            BAD,
+            BACKSLASH,
+        ),
         ("dot", zip_with("a/./evil"), BAD, EMPTY),
         ("empty part", zip_with("a//evil"), BAD, EMPTY),
         ("NUL", zip_with("evil\0.md"), BAD, "has a NUL in its name"),
@@ -335,6 +341,12 @@ fn zeroes(mebibytes: usize) -> Vec<u8> {
     gzip(&vec![0; 1 << 20]).repeat(mebibytes)
 }
 
+/// So many thousand entries of folders, as parts of a gzip stream.
+fn folders(thousands: usize) -> Vec<u8> {
+    let entry = tar_entry(b'5', b"folder/", 0o755, b"");
+    gzip(&entry.repeat(1000)).repeat(thousands)
+}
+
 fn tars_with_lies() -> Vec<Row> {
     let (link, special) = ("evil is a link", "evil is not a regular file");
     let good = tar_of(&[GOOD]);
@@ -401,6 +413,12 @@ fn tars_with_lies() -> Vec<Row> {
         (
             "too many files",
             tar_of(&many(&names(20_000, ""))),
+            LARGE,
+            "exceeds 20000 files",
+        ),
+        (
+            "too many folders",
+            [folders(40), gzip(&tar_of(&[GOOD]))].concat(),
             LARGE,
             "exceeds 20000 files",
         ),
