@@ -13,8 +13,88 @@ use crate::source::is_loopback;
 pub struct Proxy {
     /// The address, which may contain a password, or the fault of the setting.
     address: std::result::Result<Url, String>,
-    direct: Vec<String>,
-    direct_ranges: Vec<IpNet>,
+    direct: Vec<DirectHost>,
+}
+
+/// An entry of `NO_PROXY`: what is reached without the proxy.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum DirectHost {
+    /// Every host (`*`).
+    Any,
+    /// The addresses of a range, or a single one. An entry may be about one port only.
+    Addresses(IpNet, Option<u16>),
+    /// A host and all names below it. An entry may be about one port only.
+    Name(String, Option<u16>),
+}
+
+impl DirectHost {
+    /// Reads an entry in the forms in which people write it: in any case of letters, with a dot or
+    /// `*.` before a name, with a dot at its end, and with or without the brackets of URLs around
+    /// an IPv6 address.
+    fn parse(entry: &str) -> Self {
+        if entry == "*" {
+            return Self::Any;
+        }
+        let entry = entry.trim_start_matches("*.").trim_start_matches('.');
+        // Without the brackets of an IPv6 address, if nothing but a length follows them.
+        let unwrapped = entry
+            .strip_prefix('[')
+            .and_then(|entry| entry.split_once(']'));
+        let range = unwrapped.map_or_else(|| entry.to_owned(), |(ip, rest)| format!("{ip}{rest}"));
+        let has_port = unwrapped.is_some_and(|(_, rest)| rest.starts_with(':'));
+        if !has_port && let Some(range) = parse_range(&range) {
+            return Self::Addresses(range, None);
+        }
+        let (host, port) = match entry.rsplit_once(':') {
+            Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
+                (host, port.parse().ok())
+            }
+            _ => (entry, None),
+        };
+        // An entry with a port that is none is about no host.
+        if port.is_none() && host.len() < entry.len() {
+            return Self::Name(entry.to_owned(), None);
+        }
+        let host = host.trim_end_matches('.');
+        // As the host of a URL is read: in lower case, and other letters than ASCII encoded.
+        match Host::parse(host) {
+            Ok(Host::Ipv4(ip)) => Self::Addresses(IpNet::from(IpAddr::from(ip)), port),
+            Ok(Host::Ipv6(ip)) => Self::Addresses(IpNet::from(ip.to_canonical()), port),
+            Ok(Host::Domain(name)) => Self::Name(name, port),
+            Err(_) => Self::Name(host.to_ascii_lowercase(), port),
+        }
+    }
+
+    /// Tells whether the entry is about this host and port.
+    fn covers(&self, host: &Host<&str>, at: u16) -> bool {
+        let is_port = |port: Option<u16>| port.is_none_or(|port| port == at);
+        let covers_ip = |ip: IpAddr| match self {
+            Self::Any => true,
+            Self::Addresses(range, port) => range.contains(&ip) && is_port(*port),
+            Self::Name(..) => false,
+        };
+        match host {
+            Host::Ipv4(ip) => covers_ip(IpAddr::from(*ip)),
+            Host::Ipv6(ip) => covers_ip(ip.to_canonical()),
+            Host::Domain(host) => match self {
+                Self::Any => true,
+                // A name is not looked up for this: the proxy may know other addresses of it.
+                Self::Addresses(..) => false,
+                Self::Name(name, port) => {
+                    let above = host.trim_end_matches('.').strip_suffix(name.as_str());
+                    above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+                        && is_port(*port)
+                }
+            },
+        }
+    }
+}
+
+/// Parses a range of addresses, or a single address.
+fn parse_range(text: &str) -> Option<IpNet> {
+    let single = || text.parse::<IpAddr>().ok();
+    let range = text.parse().ok();
+    range.or_else(|| Some(IpNet::from(single()?.to_canonical())))
 }
 
 impl std::fmt::Debug for Proxy {
@@ -22,7 +102,6 @@ impl std::fmt::Debug for Proxy {
         f.debug_struct("Proxy")
             .field("place", &self.place())
             .field("direct", &self.direct)
-            .field("direct_ranges", &self.direct_ranges)
             .finish_non_exhaustive()
     }
 }
@@ -33,24 +112,11 @@ impl Proxy {
     /// may be ranges of addresses (`10.0.0.0/8`). A fault of the address is reported when a host is
     /// to be reached through the proxy, because folders and repositories do not need it.
     pub fn new(variable: &str, address: &str, direct: &str) -> Self {
-        let is_separator = |c: char| c == ',' || c.is_whitespace();
-        let direct = direct.split(is_separator).map(|host| {
-            let host = host.trim_start_matches("*.").trim_start_matches('.');
-            let host = host.trim_end_matches('.').to_ascii_lowercase();
-            // An IPv6 address, or a range of them, with the brackets of URLs.
-            let inside = host.strip_prefix('[').and_then(|host| host.split_once(']'));
-            match inside {
-                Some((address, rest)) if rest.is_empty() || rest.starts_with('/') => {
-                    format!("{address}{rest}")
-                }
-                _ => host,
-            }
-        });
-        let direct: Vec<String> = direct.filter(|host| !host.is_empty()).collect();
+        let entries = direct.split(|c: char| c == ',' || c.is_whitespace());
+        let entries = entries.filter(|entry| !entry.trim_matches('.').is_empty());
         Self {
             address: parse_address(address).map_err(|fault| format!("{variable} {fault}")),
-            direct_ranges: direct.iter().filter_map(|host| host.parse().ok()).collect(),
-            direct,
+            direct: entries.map(DirectHost::parse).collect(),
         }
     }
 
@@ -76,31 +142,15 @@ impl Proxy {
 
     /// Returns whether a URL is reached through the proxy.
     pub(crate) fn serves(&self, url: &Url) -> bool {
-        let (host, ip) = match url.host() {
+        let host = match url.host() {
             // The proxy would understand its own machine by an address of this one.
             Some(Host::Domain(name)) if is_this_machine(name) => return false,
             Some(_) if is_loopback(url) => return false,
-            Some(Host::Domain(name)) => (name.to_owned(), None),
-            Some(Host::Ipv4(ip)) => (ip.to_string(), Some(IpAddr::from(ip))),
-            Some(Host::Ipv6(ip)) => (ip.to_string(), Some(IpAddr::from(ip))),
+            Some(host) => host,
             None => return false,
         };
-        // A name is not looked up for this: the proxy may know other addresses of it.
-        let mut ranges = self.direct_ranges.iter();
-        if ip.is_some_and(|ip| ranges.any(|range| range.contains(&ip))) {
-            return false;
-        }
-        let host = host.trim_end_matches('.');
         let port = url.port_or_known_default().unwrap_or_default();
-        let with_port = format!("{host}:{port}");
-        !self.direct.iter().any(|entry| {
-            let is_below = |name: &str| {
-                let above = name.strip_suffix(entry.as_str());
-                // An IP address has no parent domain, so `2.9` must not match 192.0.2.9.
-                above.is_some_and(|above| above.is_empty() || ip.is_none() && above.ends_with('.'))
-            };
-            entry == "*" || is_below(host) || is_below(&with_port)
-        })
+        !self.direct.iter().any(|entry| entry.covers(&host, port))
     }
 }
 
@@ -140,7 +190,9 @@ mod tests {
     fn no_proxy_names_hosts_and_what_is_below_them() {
         let list = " corp.example,.dot.example, *.star.example port.example:8443,192.0.2.7,\
                     2001:db8::7,[2001:db8::8],end.example.,198.51.100.0/25,2001:db8:1::/48,\
-                    203.0.113.0/33,[2001:db8:5::]/48,2.9";
+                    203.0.113.0/33,[2001:db8:5::]/48,2.9,[2001:DB8:6::7]:8443,2001:DB8:7:0::7,\
+                    2001:db8:8::7:8443,192.0.2.8:8443,dot.port.example.:8443,b\u{fc}cher.example,\
+                    ::ffff:192.0.2.10,bad.port.example:x,bare.example:,.,*.";
         let proxy = Proxy::new("HTTPS_PROXY", "proxy.example:3128", list);
         for (url, expected) in [
             ("https://docs.example/a", true),
@@ -169,6 +221,21 @@ mod tests {
             ("https://192.0.2.9/a", true),
             ("https://1.2.9.example/a", true),
             ("https://198.51.100.0.example/a", true),
+            ("https://[2001:db8:6::7]:8443/a", false),
+            ("https://[2001:db8:6::7]/a", true),
+            ("https://[2001:db8:7::7]/a", false),
+            // Without brackets, the last part of an address is no port.
+            ("https://[2001:db8:8::7]:8443/a", true),
+            ("https://[2001:db8:8::7:8443]/a", false),
+            ("https://192.0.2.8:8443/a", false),
+            ("https://192.0.2.8/a", true),
+            ("https://dot.port.example:8443/a", false),
+            ("https://dot.port.example/a", true),
+            ("https://a.b\u{fc}cher.example/a", false),
+            ("https://192.0.2.10/a", false),
+            ("https://[::ffff:192.0.2.10]/a", false),
+            ("https://bad.port.example/a", true),
+            ("https://bare.example/a", true),
             ("https://localhost/a", false),
             ("https://localhost./a", false),
             ("https://a.LOCALHOST:8443/a", false),
