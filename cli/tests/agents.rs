@@ -46,6 +46,9 @@ fn forgetting_an_agent_says_that_a_target_of_its_profile_stays_linked() {
     home.run(&["approve", "profiles.toml", "--yes"]).ok();
     home.run(&["sync-profiles", "--discover"]).ok();
     assert!(home.path("ops/notes/SKILL.md").is_file());
+    // The skills are in the target alone.
+    let profiles = text(&home, &["profiles", "codex"]);
+    assert_eq!(profiles, "codex  1 skill  ~/ops\n");
     let forgot = text(&home, &["sync-profiles", "--forget", "codex"]);
     assert!(!forgot.contains("is not linked any more"), "{forgot}");
     let stays = "profiles.toml still links ~/ops for it";

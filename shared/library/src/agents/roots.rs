@@ -108,7 +108,7 @@ impl RootChange {
 }
 
 /// Returns whether the folder shows the skills of a profile.
-fn shows_profile(root: &RootRecord, profile: &PlannedProfile) -> bool {
+pub(super) fn shows_profile(root: &RootRecord, profile: &PlannedProfile) -> bool {
     match &root.scope {
         RootScope::Profile(name) => profile.name == *name,
         _ => profile.target.is_none() && root.agents.contains(&profile.agent),

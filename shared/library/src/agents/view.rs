@@ -12,7 +12,7 @@ use super::found::Machine;
 use super::plan::{Plan, SyncProfilesInput};
 use super::profiles::{AvailableSkill, PlannedProfile};
 use super::report::{ProfileSyncError, ProfileWarning};
-use super::roots::RootChange;
+use super::roots::{RootChange, shows_profile};
 use super::switches::Switches;
 use crate::disk;
 use crate::installed::agent_links::record::RootScope;
@@ -150,11 +150,7 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
     let roots: Vec<_> = plan
         .roots
         .iter()
-        .filter(|root| !root.missing)
-        .filter(|root| match &root.record.scope {
-            RootScope::Profile(name) => profiles.iter().any(|profile| profile.name == *name),
-            _ => root.record.agents.contains(agent),
-        })
+        .filter(|root| !root.missing && is_root_of(root, plan, agent, &profiles))
         .collect();
     let mut sees = Vec::new();
     let mut variants = Vec::new();
@@ -212,6 +208,24 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
         through_folder,
         hidden,
     }
+}
+
+/// Returns whether the vault places skills in a folder for an agent with these profiles.
+fn is_root_of(
+    root: &RootChange,
+    plan: &Plan,
+    agent: &AgentId,
+    profiles: &[&PlannedProfile],
+) -> bool {
+    if let RootScope::Profile(name) = &root.record.scope {
+        return profiles.iter().any(|profile| profile.name == *name);
+    }
+    // The skills of profiles with targets are in those instead of the agent's own folder. Other
+    // agents that read that folder may still have skills there.
+    let has_own_folder = profiles.is_empty() || profiles.iter().any(|it| it.target.is_none());
+    let mut planned = plan.profiles.iter();
+    root.record.agents.contains(agent)
+        && (has_own_folder || planned.any(|it| shows_profile(&root.record, it)))
 }
 
 /// Returns who made the variant of a skill that an agent sees; `None` if it sees the plain skill.
