@@ -158,7 +158,7 @@ codes! {
         NotConnected "not_connected" "This vault is not connected to a service." "`vault cloud connect <url>`.";
         NotLinked "not_linked" "This machine is linked to no such vault." "`vault link <url>/v/<slug>`.";
         ProfilesInvalid "profiles_invalid" "`profiles.toml` is not valid." "Fix the place that is named.";
-        SkillAmbiguous "skill_ambiguous" "Several skills of the source have this name." "Name one by its folder: `--skill <folder>`.";
+        SkillAmbiguous "skill_ambiguous" "Several skills of the source have this name, or the folder has several skills." "Name one by its folder: `--skill <folder>`, `vault show <folder>`.";
         SkillNotInCatalog "skill_not_in_catalog" "The linked vault does not publish this skill." "`vault cloud pull --all` installs all that it publishes.";
         SkillNotInSource "skill_not_in_source" "The source has no skill of this name." "The hint lists what it has.";
         TooManySkills "too_many_skills" "The source has more skills than one command takes." "`--max-skills <number>` takes more.";

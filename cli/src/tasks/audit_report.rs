@@ -11,7 +11,7 @@ use vault_gate::{
     Outcome, RawFile,
     finding::{Finding, Level},
     package::Package,
-    report::{Audit, Audited, Located, Verdict, json, markdown, sarif},
+    report::{Audit, Audited, LeftOutFolder, Located, Verdict, json, markdown, sarif},
     similar,
 };
 use vault_library::audit::{AuditError, content_hash};
@@ -248,10 +248,10 @@ pub fn excluded_lines<'a>(
 
 /// Formats one line for each folder that is left out as `vault add --all` leaves it out. Without
 /// `all`, names only the first ones.
-pub fn left_out_lines(location: &Location, audit: &Audit, all: bool) -> Vec<String> {
-    let total = audit.left_out.len();
+pub fn left_out_lines(location: &Location, left_out: &[LeftOutFolder], all: bool) -> Vec<String> {
+    let total = left_out.len();
     let most = if all { total } else { MOST_LEFT_OUT };
-    let named = audit.left_out.iter().take(most).map(|left| {
+    let named = left_out.iter().take(most).map(|left| {
         let reason = format!("left out: {}", clean(&printable(&left.message), 300));
         path_line(location, &paint(DIM, "-"), &left.path, &reason)
     });

@@ -539,3 +539,51 @@ fn a_modified_or_removed_skill_is_not_reported_as_one_without_a_source() {
     assert_eq!(machine.run(&["outdated", "pdf"]).code, 6);
     assert_eq!(machine.run(&["update"]).code, 6, "with the others too");
 }
+
+/// `vault show FOLDER` finds the skill that `vault add FOLDER` would take.
+#[test]
+fn show_of_a_folder_finds_the_skill_that_add_would_take() {
+    let shown = |collection: &Collection| {
+        let folder = collection.repository.path().to_str().unwrap().to_owned();
+        let ran = collection.machine.run(&["show", &folder]);
+        (folder, ran)
+    };
+    let left_out = |data: &Value| -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let all = data["left_out"].as_array().unwrap().iter();
+        all.map(|left| (text(&left["path"]), text(&left["reason"])))
+            .collect()
+    };
+    let generated = ("target/copy/SKILL.md", "copy");
+    let is_generated = ("target/copy".to_owned(), "generated".to_owned());
+    let only = Collection::of_skills(&[("skills/pdf/SKILL.md", "pdf"), generated]);
+    let (folder, ran) = shown(&only);
+    let data = ran.ok();
+    assert_eq!(data["name"], "pdf");
+    assert_eq!(data["source"], format!("{folder}/skills/pdf"));
+    assert_eq!(left_out(&data), std::slice::from_ref(&is_generated));
+    let text = only.machine.command(&["show", &folder]).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    let line = "target/copy  left out: it is below target, which holds generated files";
+    assert!(text.contains(line), "{text}");
+
+    let rooted = Collection::of_skills(&[("SKILL.md", "top"), ("inner/SKILL.md", "own")]);
+    let (_, ran) = shown(&rooted);
+    let data = ran.ok();
+    assert_eq!(data["name"], "top");
+    let inner = ("inner".to_owned(), "not_chosen".to_owned());
+    assert_eq!(left_out(&data), [inner]);
+
+    let several = Collection::of_skills(&[("a/SKILL.md", "a"), ("b/SKILL.md", "b"), generated]);
+    let (folder, ran) = shown(&several);
+    let data = ran.json["data"].clone();
+    let error = ran.fails(2, "skill_ambiguous");
+    let hint = error["hint"].as_str().unwrap();
+    let skills = ["a", "b"].map(|name| format!("{folder}/{name}"));
+    assert!(
+        hint.contains(&format!("vault show {}", skills[0])),
+        "{hint}"
+    );
+    assert_eq!(data["skills"], json!(skills));
+    assert_eq!(left_out(&data), [is_generated]);
+}

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use vault_format::{
     hash::Digest,
     manifest::{ActionSpec, Gate, Mode, SKILL_MD},
@@ -18,7 +18,7 @@ use vault_format::{
 use vault_gate::{
     Outcome,
     document::{Frontmatter, Secret},
-    report::{Audited, Verdict},
+    report::{Audited, LeftOutFolder, Verdict},
 };
 use vault_library::{
     Origin, Vault,
@@ -26,6 +26,7 @@ use vault_library::{
     audit::{Auditor, audit_skill},
     run::{self, VerifiedSkill},
 };
+use vault_sources::OfferedSkill;
 
 use crate::{
     context::Context,
@@ -39,7 +40,8 @@ use crate::{
     tasks::{
         admission,
         audit_report::{
-            Location, audit_not_started, describe_verdict, exit_of, finding_lines, verdict_mark,
+            Location, audit_not_started, describe_verdict, exit_of, finding_lines, left_out_lines,
+            verdict_mark,
         },
         exceptions::{SkillException, exceptions_of},
     },
@@ -50,7 +52,8 @@ use crate::{
 #[command(after_help = "\
 Shows who signed an installed skill, its source, files, actions and variables, and the context \
 that it costs an agent. The skill is verified first. A folder is shown as it would be added, with \
-the gate's verdict (exit 5 if it is blocked, 2 if something could not be judged).
+the gate's verdict (exit 5 if it is blocked, 2 if something could not be judged). A folder with \
+several skills is exit 2 with their list.
 
 Examples:
   vault show code-review
@@ -170,10 +173,12 @@ struct SkillSource {
 pub struct SkillFolder<'a> {
     #[serde(flatten)]
     audited: &'a Audited,
-    /// The folder, as it was named.
+    /// The folder of the skill: the named one, or that of the only skill below it.
     source: &'a str,
     /// The outcome of adding it.
     outcome: Outcome,
+    /// The other skills below the named folder, and why `vault add` would not take them.
+    left_out: Vec<LeftOutFolder>,
     // The name in the vault replaces the one that the gate read.
     #[serde(flatten)]
     content: Option<SkillContent>,
@@ -269,7 +274,53 @@ fn installed_lines(
     Ok(lines)
 }
 
-fn show_folder(context: &Context, source: &str) -> Result<Report, Failure> {
+/// Finds the skill that `vault add` would take of a folder if no flag selects one. Returns its
+/// folder, and the skills that are left out. Fails if the folder has several.
+fn find_skill_folder(named: &str) -> Result<(String, Vec<LeftOutFolder>), Failure> {
+    let path = Path::new(named);
+    // What is no folder, cannot be listed or has no skill is reported by the audit.
+    let listing = match vault_sources::list_folder(path) {
+        Ok(Some(listing)) if path.is_dir() && !listing.skills.is_empty() => listing,
+        _ => return Ok((named.to_owned(), Vec::new())),
+    };
+    let below = |found: &OfferedSkill| match found.folder.as_str() {
+        "" => named.to_owned(),
+        folder => path.join(folder).display().to_string(),
+    };
+    if let Some(found) = listing.default_skill() {
+        let left_out = listing.with_chosen(vec![found]).left_out.into_iter();
+        return Ok((below(found), left_out.map(LeftOutFolder::from).collect()));
+    }
+    let (place, number) = (clean(named, 200), listing.skills.len());
+    let lines = listing.skills.iter().take(MOST_LISTED).map(|found| {
+        let about = found.description.as_deref().unwrap_or_default();
+        let (folder, about) = (below(found), about.lines().next().unwrap_or_default());
+        let line = format!("{}  {}", clean(&folder, 200), clean(about, 80));
+        line.trim_end().to_owned()
+    });
+    let mut lines: Vec<String> = lines.collect();
+    if let more @ 1.. = number.saturating_sub(MOST_LISTED) {
+        lines.push(format!("and {more} more"));
+    }
+    let folders: Vec<String> = listing.skills.iter().map(below).collect();
+    let left_out = listing.left_out.into_iter().map(LeftOutFolder::from);
+    let left_out: Vec<LeftOutFolder> = left_out.collect();
+    let failure = fail!(SkillAmbiguous, "{place} has {}", count(number, "skill"));
+    Err(failure
+        .details(lines)
+        .hint(format!(
+            "name the folder of one: vault show {}; vault audit-repo {place} judges all",
+            clean(&folders[0], 200)
+        ))
+        .data(json!({ "skills": folders, "left_out": left_out })))
+}
+
+/// Maximum number of skills that the failure for a folder with several lists.
+const MOST_LISTED: usize = 40;
+
+fn show_folder(context: &Context, named: &str) -> Result<Report, Failure> {
+    let (folder, left_out) = find_skill_folder(named)?;
+    let source = folder.as_str();
     let path = Path::new(source);
     let auditor = Auditor::new(context.is_strict()?);
     let judged = audit_skill(path, &auditor).map_err(|error| audit_not_started(&error, source))?;
@@ -309,6 +360,9 @@ fn show_folder(context: &Context, source: &str) -> Result<Report, Failure> {
     }
     let location = Location::of_folder(&lookup::folder_of(path));
     lines.extend(finding_lines(&location, &judged, true));
+    let listed = Location::of_folder(&lookup::folder_of(Path::new(named)));
+    let is_verbose = context.ui.is_verbose();
+    lines.extend(left_out_lines(&listed, &left_out, is_verbose));
     lines.push(format!(
         "{} {}",
         verdict_mark(judged.verdict),
@@ -318,6 +372,7 @@ fn show_folder(context: &Context, source: &str) -> Result<Report, Failure> {
         audited: &judged,
         source,
         outcome,
+        left_out,
         content,
     };
     Ok(Report::view(skill, lines.join("\n")).with_exit(exit_of(judged.verdict)))

@@ -220,7 +220,7 @@ fn repository_text(context: &Context, location: &Location, audit: &Audit) -> Str
         }
     }
     let all = context.ui.is_verbose();
-    lines.extend(audit_report::left_out_lines(location, audit, all));
+    lines.extend(audit_report::left_out_lines(location, &audit.left_out, all));
     lines.extend(audit_report::excluded_lines(location, audit));
     lines.extend(audit_report::skipped_lines(location, audit));
     lines.push(audit_report::summary_line(audit));

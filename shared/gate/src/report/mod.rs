@@ -176,8 +176,8 @@ pub struct Excluded {
 pub struct LeftOutFolder {
     /// Its path below the audited folder. May be hostile text.
     pub path: String,
-    /// The stable code of the reason, as `vault add` gives it: `inside_skill`, `generated` or
-    /// `link`.
+    /// The stable code of the reason, as `vault add` gives it, such as `inside_skill`, `generated`
+    /// or `link`.
     pub reason: &'static str,
     /// The reason, in one sentence without a full stop. May contain hostile text.
     pub message: String,
