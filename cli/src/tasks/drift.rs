@@ -212,11 +212,15 @@ fn compare_folders(vault: &Vault, asked: &[DriftCheck]) -> Result<Vec<DriftState
 }
 
 /// Warns that the history of a skill's source was rewritten, so that the new version does not
-/// continue the recorded one.
-pub fn warn_of_rewritten(context: &Context, name: &SkillName, recorded: &str) {
+/// continue the recorded one. `is_installed` says that the command installs the new version.
+pub fn warn_of_rewritten(context: &Context, name: &SkillName, recorded: &str, is_installed: bool) {
     let recorded = clean(recorded, 60);
     let text = format!("the history of the source of {name} was rewritten: it lacks {recorded}");
-    let hint = format!("read the whole difference: vault update {name} --diff");
+    let hint = if is_installed {
+        format!("vault rollback {name} goes back to the version before")
+    } else {
+        format!("read the whole difference: vault update {name} --diff")
+    };
     context.ui.warn_with("history_rewritten", text, hint);
 }
 

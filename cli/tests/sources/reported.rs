@@ -82,10 +82,23 @@ fn a_rewritten_history_is_named_by_outdated_and_update() {
     let (is_warned, outdated) = warned(&["outdated"]);
     assert!(is_warned, "{}", outdated.out);
     assert_eq!(outdated.json["data"]["drifted"][0]["is_rewritten"], true);
-    assert!(warned(&["update", "--diff"]).0);
+    let (is_warned, shown) = warned(&["update", "--diff"]);
+    assert!(
+        is_warned && !shown.out.contains("rollback"),
+        "{}",
+        shown.out
+    );
     let (is_warned, updated) = warned(&["update"]);
     assert!(is_warned, "{}", updated.out);
+    // The difference is no more to be seen, but the version before is.
+    assert!(
+        updated.out.contains("vault rollback pdf"),
+        "{}",
+        updated.out
+    );
     updated.ok();
+    machine.run(&["rollback", "pdf"]).ok();
+    machine.run(&["update", "pdf"]).ok();
     assert!(!warned(&["outdated"]).0, "the new commit is recorded");
 }
 

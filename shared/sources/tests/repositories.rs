@@ -1,6 +1,8 @@
 //! Repositories through the system's git: what is fetched and recorded, and what must never happen.
 
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::{
@@ -265,6 +267,47 @@ async fn a_history_without_the_recorded_commit_is_rewritten() {
     repository.git(&["checkout", "--quiet", "other"]);
     repository.git(&["branch", "--quiet", "--force", "main", "other"]);
     repository.git(&["checkout", "--quiet", "main"]);
+    assert!(is_rewritten().await);
+}
+
+/// Adds so many commits to a branch with one skill, which follow the given one or none.
+fn import_commits(repository: &Repository, count: usize, from: &str) {
+    let document = skill_md("pdf");
+    let mut stream = Vec::new();
+    for at in 0..count {
+        let from = if at == 0 { from } else { "" };
+        let text = format!("{at} of {count}");
+        write!(
+            stream,
+            "commit refs/heads/main\ncommitter Ann <ann@example.com> 1790000000 +0000\n\
+             data 1\nx\n{from}M 100644 inline skills/pdf/SKILL.md\ndata {}\n{document}\n\
+             M 100644 inline skills/pdf/n\ndata {}\n{text}\n",
+            document.len(),
+            text.len(),
+        )
+        .unwrap();
+    }
+    let mut import = Command::new("git");
+    import.args(["fast-import", "--quiet", "--force"]);
+    import.current_dir(repository.path()).stdin(Stdio::piped());
+    let mut import = import.spawn().unwrap();
+    import.stdin.take().unwrap().write_all(&stream).unwrap();
+    assert!(import.wait().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_long_history_without_the_recorded_commit_is_rewritten_too() {
+    let repository = Repository::new();
+    import_commits(&repository, 2_001, "");
+    let fetcher = plain_fetcher();
+    let skill = fetch(&fetcher, &source(&repository), None).await.unwrap();
+    let is_rewritten = async || match drift(&fetcher, &skill).await {
+        DriftState::Drifted { is_rewritten, .. } => is_rewritten,
+        other => panic!("{other:?}"),
+    };
+    import_commits(&repository, 2_002, "from refs/heads/main^0\n");
+    assert!(!is_rewritten().await, "many commits have followed");
+    import_commits(&repository, 2_003, "");
     assert!(is_rewritten().await);
 }
 

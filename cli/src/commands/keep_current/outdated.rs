@@ -113,7 +113,7 @@ impl SourceComparison {
                 is_rewritten,
             } => {
                 if is_rewritten {
-                    warn_of_rewritten(context, &name, &recorded);
+                    warn_of_rewritten(context, &name, &recorded, false);
                 }
                 let line = format!(
                     "{WARN}↑{WARN:#} {BOLD}{name}{BOLD:#}  {} → {}  {DIM}{source}{DIM:#}",

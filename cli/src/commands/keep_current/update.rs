@@ -259,7 +259,8 @@ impl SkillUpdater<'_> {
                 ..
             } => {
                 if is_rewritten {
-                    warn_of_rewritten(self.context, &asked.name, &recorded);
+                    let is_installed = !self.only_diff;
+                    warn_of_rewritten(self.context, &asked.name, &recorded, is_installed);
                 }
                 let (candidate, before) = self.examine_source(asked)?;
                 if self.only_diff {

@@ -8,11 +8,13 @@ use super::{GitSettings, Resolved, is_commit};
 use crate::error::Result;
 use crate::source::GitSource;
 
-/// Maximum number of commits on one line of ancestors that are fetched. More than any collection of
-/// skills has between two updates.
-const MAX_DEPTH: usize = 2_000;
+/// Number of commits on one line of ancestors that are fetched first. Most collections of skills
+/// have fewer between two updates.
+pub(crate) const NEAR: usize = 2_000;
+/// Maximum number of commits on one line of ancestors that are fetched.
+pub(crate) const FAR: usize = 100_000;
 /// Maximum size of the list of commits, in bytes.
-const MAX_LIST_BYTES: usize = 4 << 20;
+const MAX_LIST_BYTES: usize = 16 << 20;
 
 /// The commits that lead to the current one of a source, as far as they are known.
 #[derive(Debug, Default)]
@@ -23,12 +25,14 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Fetches the commits behind the one to which a source resolved.
+    /// Fetches the commits behind the one to which a source resolved, at most `depth` on one line of
+    /// ancestors.
     pub(crate) async fn fetch_history(
         settings: &GitSettings,
         source: &GitSource,
         resolved: &Resolved,
         pinned_to: &[String],
+        depth: usize,
     ) -> Result<Self> {
         let folder = create_repository(settings, source, &resolved.commit).await?;
         let git = Git {
@@ -36,7 +40,7 @@ impl History {
             place: &source.place,
             folder: Some(folder.path()),
         };
-        let depth = format!("--depth={MAX_DEPTH}");
+        let depth = format!("--depth={depth}");
         let fetch = [
             "fetch",
             "--quiet",
@@ -62,6 +66,12 @@ impl History {
             // git writes this file if it left out ancestors.
             is_whole: !folder.path().join("shallow").exists(),
         })
+    }
+
+    /// Tells whether a commit may be among the ancestors that were left out. If nothing is known, to
+    /// fetch more is of no use.
+    pub(crate) fn may_reach(&self, commit: &str) -> bool {
+        !self.is_whole && !self.commits.is_empty() && !self.commits.contains(commit)
     }
 
     /// Tells whether a commit is certainly not among the ancestors of the current one.

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use checkout::{Checkout, Depth, EntryKind, fetch_commit};
-pub(crate) use history::History;
+pub(crate) use history::{FAR, History, NEAR};
 use run::{Git, Run};
 
 use crate::error::{FetchError, Result, escape_untrusted};

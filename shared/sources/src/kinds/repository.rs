@@ -91,13 +91,20 @@ impl Kind for Address<'_> {
         match (checkout.tree_id(path), &upstream.tree) {
             (Some(tree), Some(before)) if tree == before => Ok(DriftState::UpToDate),
             (Some(_), _) => {
-                let fetch = async {
+                let fetch = async |depth| {
                     let fetched =
-                        git::History::fetch_history(&settings, source, &resolved, &pinned);
+                        git::History::fetch_history(&settings, source, &resolved, &pinned, depth);
                     // Without the history, nothing is said about it.
                     Ok(Arc::new(fetched.await.unwrap_or_default()))
                 };
-                let history = share_result(&comparison.batch.histories, asked, fetch).await?;
+                let histories = &comparison.batch.histories;
+                let far = format!("{asked} far");
+                let mut history = share_result(histories, asked, fetch(git::NEAR)).await?;
+                // Many commits may have followed the recorded one. Or none has, in a repository
+                // whose history is longer than that.
+                if history.may_reach(comparison.recorded) {
+                    history = share_result(histories, far, fetch(git::FAR)).await?;
+                }
                 Ok(DriftState::Drifted {
                     recorded: short_commit(comparison.recorded).to_owned(),
                     upstream: short_commit(&checkout.commit).to_owned(),
