@@ -147,8 +147,18 @@ fn a_site_and_a_registry_on_this_machine_need_no_setting_but_a_lock_does_not_rea
                 .env_remove("VAULT_SOURCES_ALLOW_LOOPBACK"),
         )
     };
-    run(&["add", &site.base, "--lock"]).ok();
+    // `vault install` would refuse such an entry.
+    let lock = machine.home.path("project/vault.lock");
+    run(&["add", &site.base, "--lock"]).fails(2, "usage");
+    assert!(!machine.home.path(".vault").exists() && !lock.exists());
+    machine.home.write("project/vault.lock", "schema = 1\n");
+    let added = run(&["add", &site.base]);
     assert_eq!(machine.document("pdf"), pdf);
+    assert_eq!(added.json["warnings"][0]["code"], "not_locked");
+    assert!(!machine.home.read("project/vault.lock").contains("pdf"));
+    let by_another = ["add", &site.base, "--lock"];
+    machine.run(&by_another).ok();
+    assert!(machine.home.read("project/vault.lock").contains("pdf"));
     run(&["add", "registry:csv"]).ok();
     let newer = pdf.replace("Do it.", "Do it well.");
     site.index(&listed("pdf", &newer))
@@ -158,6 +168,11 @@ fn a_site_and_a_registry_on_this_machine_need_no_setting_but_a_lock_does_not_rea
     let asked = site.asked().len();
     let refused = run(&["install", "--update"]);
     assert_ne!(refused.code, 0, "{}", refused.out);
+    assert!(
+        refused.out.contains("an address of this machine"),
+        "{}",
+        refused.out
+    );
     assert_eq!(site.asked().len(), asked, "{}", refused.out);
 }
 

@@ -32,6 +32,8 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure, Place, message_chain},
     lookup::folder_of,
+    output::Warning,
+    tasks::fetch,
     text::{clean, line_of},
 };
 
@@ -401,6 +403,24 @@ fn lock_path(upstream: &Upstream) -> Option<String> {
     }
 }
 
+/// Fails if the skill was fetched from an address of this machine by plain HTTP: a lock that came
+/// from elsewhere must not lead there, so `vault install` would refuse the entry.
+pub fn check_lockable_source(context: &Context, candidate: &Candidate) -> Result<(), Failure> {
+    let address = locked_entry(candidate).and_then(|entry| entry.address);
+    let Some(address) = address.filter(|address| address.starts_with("http://")) else {
+        return Ok(());
+    };
+    if fetch::parse_options(context)?.loopback {
+        return Ok(());
+    }
+    let address = clean(&address, 200);
+    Err(fail!(
+        Usage,
+        "vault.lock cannot name {address}, because it is an address of this machine"
+    )
+    .hint("leave out --lock, or add the skill from the place where you publish it"))
+}
+
 /// Records a fetched skill in the lock of the current project. If there is no lock, `make` decides
 /// between creating one and recording nothing.
 pub fn lock_fetched_skill(
@@ -416,7 +436,17 @@ pub fn lock_fetched_skill(
     } else {
         Lock::find_lock(context)?
     };
-    lock.map_or(Ok(()), |lock| lock.record_entry(context, locked))
+    let Some(lock) = lock else {
+        return Ok(());
+    };
+    if let Err(failure) = check_lockable_source(context, candidate) {
+        let warning = Warning::new("not_locked", failure.message);
+        context
+            .ui
+            .warn(warning.hint("add it from the place where you publish it"));
+        return Ok(());
+    }
+    lock.record_entry(context, locked)
 }
 
 /// Records a skill from a folder of the project in its lock. Fails if the folder is outside the

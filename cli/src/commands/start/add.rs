@@ -448,11 +448,15 @@ impl SkillAdder<'_> {
         Ok(())
     }
 
-    /// Fails if the skill must be recorded in the project's `vault.lock` and its folder cannot be.
+    /// Fails if the skill must be recorded in the project's `vault.lock` and its folder or address
+    /// cannot be.
     /// Call it before the skill is signed.
     fn check_lockable(&self, candidate: &Candidate, folder: Option<&str>) -> Result<(), Failure> {
-        let Some(folder) = folder.filter(|_| self.arguments.lock) else {
+        if !self.arguments.lock {
             return Ok(());
+        }
+        let Some(folder) = folder else {
+            return project_lock::check_lockable_source(self.context, candidate);
         };
         project_lock::folder_in_project(self.context, folder)?;
         if !candidate.copied_links.is_empty() {

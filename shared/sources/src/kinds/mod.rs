@@ -112,7 +112,9 @@ pub(crate) async fn fetch_recorded(
 ) -> Result<FetchedSkill> {
     let source = source_of(access.fetcher, upstream).map_err(|bad| FetchError::Unsupported {
         message: bad.to_string(),
-        hint: "add it again from its new place".to_owned(),
+        hint: bad
+            .hint()
+            .unwrap_or_else(|| "add it again from its new place".to_owned()),
     })?;
     let recorded = upstream.path.as_deref();
     let opened = match (&source, recorded) {

@@ -113,6 +113,13 @@ impl Parser<'_> {
         })
     }
 
+    /// The fault of an address of this machine that its user did not type.
+    fn refuse_this_machine(&self) -> BadSource {
+        let reason = "it is an address of this machine, which only its user may add from";
+        self.invalid_source(reason)
+            .with_hint("add it with the command line on this machine")
+    }
+
     fn parse_address(&self, scheme: &str, text: &str) -> Result<Source, BadSource> {
         match scheme {
             "https" => self.parse_web(&self.parse_url(text)?),
@@ -120,11 +127,7 @@ impl Parser<'_> {
             "http" if is_this_machine(text) && self.options.local_sites => {
                 self.parse_web(&self.parse_url(text)?)
             }
-            "http" if is_this_machine(text) => Err(self
-                .invalid_source(
-                    "it is an address of this machine, which only its user may add from",
-                )
-                .with_hint("add it with the command line on this machine")),
+            "http" if is_this_machine(text) => Err(self.refuse_this_machine()),
             "http" | "git" => Err(self
                 .invalid_source(format!("`{scheme}://` is not encrypted"))
                 .with_hint("use the https address")),
@@ -344,6 +347,9 @@ impl Parser<'_> {
                 let url = self.parse_url(rest)?;
                 let is_plain = self.options.loopback
                     || url.scheme() == "http" && self.options.local_sites && is_loopback(&url);
+                if url.scheme() == "http" && is_loopback(&url) && !is_plain {
+                    return Err(self.refuse_this_machine());
+                }
                 if url.scheme() != "https" && !is_plain {
                     return Err(
                         self.invalid_source("sites must use https, or http on this machine")
