@@ -29,6 +29,7 @@ mod text;
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::error::ErrorKind;
+use vault_format::credentials::hide_credentials;
 
 use crate::{
     cli::Cli,
@@ -134,7 +135,8 @@ fn print_usage(error: &clap::Error, arguments: &[OsString], process: &Process) -
         let message = message.trim_start_matches("error: ");
         return ui.print_failure(&fail!(Usage, "{message}").hint(command));
     }
-    let styled = error.render().ansi().to_string();
+    // The text quotes arguments, such as an address with a password.
+    let styled = hide_credentials(&error.render().ansi().to_string());
     match error.kind() {
         // Requested help and version are results and go to standard output.
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {

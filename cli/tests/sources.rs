@@ -477,3 +477,43 @@ fn archive(machine: &Machine, files: &[(&str, &str)]) -> Vec<u8> {
     run_program(tar.args(entries.map(|entry| entry.unwrap().file_name())));
     std::fs::read(archive).unwrap()
 }
+
+#[test]
+fn a_password_in_an_address_is_shown_nowhere_wherever_it_was_typed() {
+    let machine = Machine::new();
+    machine.home.write("project/pdf/SKILL.md", skill_md("pdf"));
+    machine.run(&["add", "./pdf"]).ok();
+    for arguments in [
+        "add {}",
+        "add github:ann:s3cret@host.example/x",
+        "add s3cret@host.example/a/b",
+        "add ./pdf --skill {}",
+        "add ./pdf --path {}",
+        "add --from-lock {}",
+        "show {}",
+        "audit-repo {}",
+        "lint {}",
+        "fmt {}",
+        "verify {}",
+        "outdated {}",
+        "doctor {}",
+        "install --project {}",
+        "link {}",
+        "cloud connect {}",
+        "operator --url {} namespace list",
+        "nonsense {}",
+    ] {
+        let line = arguments.replace("{}", "https://ann:s3cret@host.example/v/x");
+        let words: Vec<&str> = line.split(' ').collect();
+        for words in [words.clone(), [&["--json"], &words[..]].concat()] {
+            let output = machine.command(&words).output().unwrap();
+            let text = [output.stdout, output.stderr].concat();
+            let text = String::from_utf8(text).unwrap();
+            assert!(!text.contains("s3cret"), "{words:?}: {text}");
+            assert!(
+                text.contains("host.example") || words.contains(&"nonsense"),
+                "{text}"
+            );
+        }
+    }
+}

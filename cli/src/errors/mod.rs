@@ -21,6 +21,7 @@ mod publishing;
 use std::{fmt, io::ErrorKind, path::Path};
 
 use serde::Serialize;
+use vault_format::credentials::hide_credentials;
 
 pub use codes::{ErrorCode, FailureCode};
 
@@ -149,11 +150,12 @@ pub struct MissingScope {
 }
 
 impl Failure {
-    /// Creates a failure that has only its code and message; the methods below add the rest.
+    /// Creates a failure that has only its code and message; the methods below add the rest. The
+    /// message shows no password of an address, which a user may have typed in a wrong place.
     pub fn new(code: impl Into<FailureCode>, message: impl Into<String>) -> Self {
         Self {
             code: code.into(),
-            message: message.into(),
+            message: hide_credentials(&message.into()),
             hint: None,
             more: Box::default(),
         }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use vault_format::credentials::hide_credentials;
 
 use crate::errors::{Exit, Failure, Place};
 
@@ -142,11 +143,11 @@ pub struct Warning {
 }
 
 impl Warning {
-    /// Creates a warning with its stable code and message.
+    /// Creates a warning with its stable code and message, which shows no password of an address.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             code: code.into(),
-            message: message.into(),
+            message: hide_credentials(&message.into()),
             ..Self::default()
         }
     }

@@ -29,8 +29,36 @@ pub fn without_credentials(text: &str) -> String {
             }
             _ => text.to_owned(),
         },
-        _ => text.to_owned(),
+        Some(_) => text.to_owned(),
+        // A token in the place of a user, before a host and a path.
+        None => match text.split_once('@') {
+            Some((user, rest))
+                if !user.is_empty()
+                    && !user.contains('/')
+                    && rest.contains('/')
+                    && begins_with_host(rest) =>
+            {
+                format!("…@{rest}")
+            }
+            _ => text.to_owned(),
+        },
     }
+}
+
+/// Removes users and passwords from the addresses with `//` in a message, which may quote what a
+/// user typed in the wrong place.
+pub fn hide_credentials(message: &str) -> String {
+    let hide = |word: &str| {
+        if word.contains("://") {
+            without_credentials(word)
+        } else {
+            word.to_owned()
+        }
+    };
+    message
+        .split_inclusive(char::is_whitespace)
+        .map(hide)
+        .collect()
 }
 
 /// Tells whether the first part of an address is a host with a port, and no `@` of the address can
@@ -100,6 +128,9 @@ mod tests {
             "git@host.example:acme/pdf@v1",
             "clawhub:@acme/pdf@1.2.3",
             "./@acme",
+            "acme/skills@pdf.tools/x",
+            "pdf@1.2/x",
+            "ann@docs.example",
         ] {
             assert_eq!(without_credentials(address), address);
         }
@@ -136,8 +167,29 @@ mod tests {
             ("https://ann:p@docs.example:80/@acme", "https://…@acme"),
             ("ann.lee:2026/secret@example.com/a", "…@example.com/a"),
             ("git:ann:secret@docs.example/a", "git:…@docs.example/a"),
+            ("secret@docs.example/a", "…@docs.example/a"),
         ] {
             assert_eq!(without_credentials(address), shown, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_message_shows_no_password_of_an_address_in_it() {
+        for (message, shown) in [
+            (
+                "invalid value 'https://ann:secret@docs.example/a' for '<URL>'\n\nsee --help",
+                "invalid value 'https://…@docs.example/a' for '<URL>'\n\nsee --help",
+            ),
+            (
+                "`\u{1b}[33mhttps://secret@docs.example/a\u{1b}[0m` and git:https://a:b@c.example",
+                "`\u{1b}[33mhttps://…@docs.example/a\u{1b}[0m` and git:https://…@c.example",
+            ),
+            (
+                "https://docs.example/@acme: pdf@1, ann@docs.example and a:b@c",
+                "https://docs.example/@acme: pdf@1, ann@docs.example and a:b@c",
+            ),
+        ] {
+            assert_eq!(hide_credentials(message), shown);
         }
     }
 }

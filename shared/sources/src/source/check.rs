@@ -1,5 +1,6 @@
 //! Checks the parts of a source, and rejects what must never reach git, SSH or the file system.
 
+use vault_format::credentials::without_credentials;
 use vault_format::name::is_deceptive;
 use vault_format::text::printable;
 
@@ -58,7 +59,7 @@ pub(super) fn check_repository_part(text: &str, part: &str) -> Result<(), BadSou
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
     let reason = format!(
         "{} is not the name of an owner or repository",
-        printable(part)
+        printable(&without_credentials(part))
     );
     require_valid(fine, text, &reason).map_err(|bad| bad.with_hint(format!("a source is {FORMS}")))
 }
