@@ -1,5 +1,7 @@
 //! Exceptions to the gate: their reasons, and how they are shown, changed and ended.
 
+use crate::screens::terminal::{ENTER, ESCAPE};
+use crate::screens::{compare, start};
 use crate::support::Home;
 use serde_json::{Value, json};
 
@@ -67,4 +69,28 @@ fn an_exception_is_changed_and_ended_by_its_owner_alone() {
     home.write("setup/scripts/setup.sh", "#!/bin/sh\necho done\n");
     assert_eq!(admission(&add(&home, &[]).ok()), "updated");
     assert_eq!(exceptions(&home), json!([]));
+}
+
+#[test]
+fn a_terminal_is_asked_for_the_reason_of_an_exception() {
+    for (reason, code) in [("our own host", 0), ("  ", 2), (ESCAPE, 130)] {
+        let home = Home::for_screens("reason-");
+        home.skill("setup", "Sets up a machine. Use it when a machine is new.");
+        home.write("setup/scripts/setup.sh", SCRIPT);
+        let Some(mut terminal) = start(home.root(), &format!("add setup --allow {RULE}")) else {
+            return;
+        };
+        terminal.wait_for("Why is download-pipe-shell accepted here?");
+        let keys = [reason, ENTER];
+        // Escape alone ends the command.
+        terminal.press(&keys[..if code == 130 { 1 } else { 2 }]);
+        let (screen, ended) = terminal.finish();
+        assert_eq!(ended, code, "{screen}");
+        assert_eq!(home.path(".vault").exists(), code == 0, "{screen}");
+        match code {
+            0 => assert_eq!(exceptions(&home)[0]["reason"], reason),
+            2 => compare("reason-missing.txt", &screen, home.root()),
+            _ => {}
+        }
+    }
 }
