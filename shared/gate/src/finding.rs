@@ -153,8 +153,8 @@ pub struct Finding {
     /// The fix, in one sentence; empty if there is nothing to do.
     pub hint: String,
     /// The steps from the place where a secret is read, or code is fetched, to the one where it is
-    /// sent or run; left out for rules about one place.
-    #[serde(skip)]
+    /// sent or run. At most eight; absent for rules about one place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
 }
 

@@ -331,6 +331,7 @@ fn notifications(audit: &Audit) -> Vec<Value> {
 mod tests {
     use super::super::{Verdict, examples};
     use super::*;
+    use crate::finding::Step;
     use std::collections::BTreeSet;
     use vault_format::text::is_invisible;
 
@@ -471,6 +472,37 @@ mod tests {
         changed.skills[1].hash = Some(Digest::of(b"other"));
         let after = prints(&changed);
         assert!(after[0] != before[0] && after[2] == before[2]);
+    }
+
+    #[test]
+    fn the_steps_of_an_effect_are_a_code_flow_and_members_of_the_finding() {
+        let mut audit = examples::audit();
+        let finding = audit.skills[1].findings[0].clone();
+        let step = |path: &str, line, what| Step {
+            path: path.to_owned(),
+            line,
+            what,
+        };
+        let steps = vec![step("a b.sh", 3, "read"), step("SKILL.md", 9, "sent")];
+        audit.skills[1].findings[0].finding = finding.finding.over(steps);
+        let log: Value = serde_json::from_str(&render(&audit, "0.5.0")).unwrap();
+        assert_is_sarif(&log);
+        let flow = &log["runs"][0]["results"][0]["codeFlows"][0]["threadFlows"][0]["locations"];
+        let shown: Vec<_> = flow.as_array().unwrap().iter().collect();
+        let place = |at: usize| &shown[at]["location"]["physicalLocation"];
+        assert_eq!(shown.len(), 2, "{flow}");
+        assert!(text(&place(0)["artifactLocation"]["uri"]).ends_with("/a%20b.sh"));
+        assert_eq!(place(1)["region"], json!({ "startLine": 9 }));
+        assert_eq!(shown[1]["location"]["message"]["text"], "sent");
+        let lines = json::render_lines(&audit);
+        let line: Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
+        assert_eq!(
+            line["findings"][0]["steps"],
+            json!([
+                { "path": "a b.sh", "line": 3, "what": "read" },
+                { "path": "SKILL.md", "line": 9, "what": "sent" },
+            ])
+        );
     }
 
     #[test]
