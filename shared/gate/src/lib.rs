@@ -31,6 +31,7 @@
 //! family of related rules) over every file.
 
 mod actions;
+mod base64;
 pub mod derived;
 mod difference;
 pub mod document;

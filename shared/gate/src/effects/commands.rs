@@ -1,11 +1,17 @@
 //! What the commands of a shell do with what they are given: one row for each program, with the
 //! options that read, write and send.
 
+mod decoders;
+mod files;
+mod programs;
+mod publishers;
+mod scripts;
+mod secrets;
 mod senders;
 
 use super::graph::{Flow, Node, Place};
-use super::program::{ALL, Call, Code, Language, Program};
-use super::stores::ENVIRONMENT;
+use super::program::{Call, Code, Language, Program};
+use super::stores::{ENVIRONMENT, find_store, is_public};
 
 /// A word of a command.
 #[derive(Clone, Debug)]
@@ -28,10 +34,21 @@ pub(super) struct Command {
     /// The function in whose body it stands.
     pub function: String,
     pub depth: u32,
+    /// Variables that are set for it alone.
+    pub given: Vec<(String, Node)>,
+    /// Whether it stands in the file like this, and was not put together by a script.
+    pub is_exact: bool,
+    /// What the command before it in the pipe prints.
+    pub source: Node,
 }
 
+/// Longest text that is printed and read as code by what gets it.
+const LONGEST_PRINTED: usize = 64 << 10;
+/// Longest text of a variable that stands for a program with its options.
+const LONGEST_TEXT: usize = 256;
+
 /// Programs that print the files that they are given, in some form.
-const READERS: &str = " cat head tail tac nl rev base64 base32 gzip zcat gunzip bzip2 xz zstd xxd od hexdump strings openssl gpg fold paste sort uniq uuencode pv iconv more less bat basenc ";
+const READERS: &str = " cat head tail tac nl rev base64 base32 gzip zcat gunzip bzip2 xz zstd xxd od hexdump strings openssl gpg fold paste sort uniq uuencode pv iconv more less bat basenc sqlite3 ";
 /// Programs that print parts of them.
 const SELECTORS: &str = " grep egrep fgrep rg sed awk gawk cut jq yq perl tr ";
 /// Programs that print the names of files that they are given.
@@ -45,7 +62,7 @@ const COPIERS: &str =
 const RESOLVERS: &str = " dig nslookup host ping drill ";
 /// Programs that start the program named behind them.
 const STARTERS: &str =
-    " sudo doas nohup exec command time nice setsid stdbuf timeout busybox builtin $ > ";
+    " sudo doas nohup exec command time nice ionice setsid stdbuf timeout busybox builtin @ $ > ";
 
 fn is_in(list: &str, name: &str) -> bool {
     !name.is_empty() && list.split(' ').any(|one| one == name)
@@ -54,8 +71,14 @@ fn is_in(list: &str, name: &str) -> bool {
 /// Returns the value of a word.
 pub(super) fn value_of(program: &mut Program, word: &Word, place: Place) -> Node {
     let node = program.literal(&word.text, place);
+    // `"$key.pub"` is not the file that `$key` names.
+    let flow = if is_public(&word.text) {
+        Flow::Content
+    } else {
+        Flow::Copy
+    };
     for part in &word.nodes {
-        program.copy(*part, node, place);
+        program.graph.edge(*part, node, flow, place);
     }
     node
 }
@@ -65,7 +88,7 @@ fn interpreter(name: &str) -> Option<Language> {
     let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
     Some(match name {
         "sh" | "bash" | "zsh" | "dash" | "ksh" | "ash" | "fish" => Language::Shell,
-        "python" | "pypy" | "uv" => Language::Python,
+        "python" | "pypy" | "uv" | "ruby" => Language::Python,
         "node" | "nodejs" | "deno" | "bun" | "tsx" | "ts-node" | "php" | "npx" | "bunx"
         | "pnpx" => Language::JavaScript,
         "pwsh" | "powershell" => Language::PowerShell,
@@ -78,26 +101,23 @@ fn is_value(word: &Word) -> bool {
     !word.nodes.is_empty() && (word.text.is_empty() || word.text.starts_with('$'))
 }
 
+/// Returns the value of a word that names a file, whatever its name looks like.
+pub(super) fn file_of(program: &mut Program, word: &Word, text: &str, place: Place) -> Node {
+    let part = Word {
+        text: text.to_owned(),
+        ..word.clone()
+    };
+    let node = value_of(program, &part, place);
+    program.name_file(node, text, place);
+    node
+}
+
 /// Puts a command into the graph.
 pub(super) fn run(program: &mut Program, command: &Command) {
-    let mut words = command.words.as_slice();
-    while let Some((first, rest)) = words.split_first() {
-        let is_option = first.text.starts_with('-') && words.len() < command.words.len();
-        let is_number = first
-            .text
-            .trim_end_matches(['s', 'm', 'h'])
-            .parse::<u32>()
-            .is_ok();
-        let is_variable = first.text.contains('=') && !first.text.starts_with('-');
-        let is_start = is_in(STARTERS, &first.text) || first.text == "env" && !rest.is_empty();
-        if !(is_start || is_option || is_number || is_variable) {
-            break;
-        }
-        words = rest;
-    }
+    let words = programs::find_program(program, command);
     let Some((name, arguments)) = words.split_first() else {
         if command.words.iter().any(|word| word.text == "env") {
-            program.add_secret(command.output, ENVIRONMENT, true, command.place);
+            add_environment(program, command);
         }
         return;
     };
@@ -114,39 +134,63 @@ pub(super) fn run(program: &mut Program, command: &Command) {
         program.add_call(node, Call::Runs, node, command.place);
         program.add_call(node, Call::RunsFile, node, command.place);
     }
-    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    let name = name.strip_suffix(".exe").unwrap_or(name);
+    let name = programs::base_name(path);
     let call = Arguments {
         command,
         words: arguments,
     };
+    call.find_secret(program, name);
     match name {
         "xargs" | "parallel" => call.run_on_input(program),
         "curl" => call.curl(program),
         "wget" => call.wget(program),
         "http" | "https" | "xh" | "xhs" => call.http(program),
-        "printenv" | "env" if arguments.is_empty() => {
-            program.add_secret(command.output, ENVIRONMENT, true, command.place);
-        }
-        "export" | "local" | "declare" | "readonly" | "typeset" => call.declare(program),
+        "printenv" | "env" | "set" if arguments.is_empty() => add_environment(program, command),
+        "export" | "local" | "declare" | "readonly" | "typeset" => call.declare(program, name),
         "read" | "mapfile" | "readarray" => call.read_variables(program),
         "source" | "." => call.import(program),
-        "eval" => call.evaluate(program),
+        "eval" | "trap" => call.evaluate(program),
+        "su" | "runuser" | "watch" | "tmux" | "screen" | "script" => call.run_lines(program),
+        "at" | "batch" | "crontab" => call.run_printed(program, Language::Shell),
+        "alias" => call.add_alias(program),
         "echo" | "printf" => call.print(program),
         "cp" | "mv" | "ln" | "install" => call.copy_files(program),
         "tar" | "zip" | "7z" | "rar" => call.pack(program, name),
         "tee" | "dd" => call.write(program, name),
-        "chmod" | "cd" | "mkdir" | "rm" | "test" | "[" | "wc" | "sha256sum" | "touch" => {}
-        _ if is_in(READERS, name) => call.read(program, Flow::Copy),
-        _ if is_in(SELECTORS, name) => call.read(program, Flow::Narrow),
+        "cd" | "pushd" => call.enter(program),
+        "git" => call.git(program),
+        "chmod" | "mkdir" | "rm" | "test" | "[" | "wc" | "sha256sum" | "touch" => {}
+        "openssl" if call.has("s_client") => call.pipe(program, name),
+        "perl" if call.has("-e") => call.interpret(program, Language::JavaScript),
+        _ if is_in(READERS, name) => call.read(program, name, Flow::Copy),
+        _ if is_in(SELECTORS, name) => call.read(program, name, Flow::Narrow),
         _ if is_in(LISTERS, name) => call.list(program),
         _ if is_in(PIPES, name) => call.pipe(program, name),
         _ if is_in(COPIERS, name) => call.copy_away(program, name),
         _ if is_in(RESOLVERS, name) => call.resolve(program),
+        _ if call.publishes(name) => call.publish(program),
         _ => match interpreter(name) {
             Some(language) => call.interpret(program, language),
-            None => call.call_own(program, path),
+            None => {
+                call.call_own(program, path);
+                call.run_inner(program);
+            }
         },
+    }
+    call.hand_environment(program, path);
+}
+
+/// Makes what a command prints the whole environment.
+fn add_environment(program: &mut Program, command: &Command) {
+    program.add_secret(command.output, ENVIRONMENT, true, command.place);
+    program.environments.insert(command.output);
+}
+
+/// Remembers what a word stands for: a variable or an alias that names a program or its options.
+pub(super) fn remember(program: &mut Program, file: u32, word: String, text: &str) {
+    let first = text.split_whitespace().next().unwrap_or_default();
+    if text.len() < LONGEST_TEXT && (first.starts_with('-') || programs::is_known(first)) {
+        program.texts.insert((file, word), text.to_owned());
     }
 }
 
@@ -156,12 +200,18 @@ pub(super) fn set_document(program: &mut Program, input: Node, text: &str, place
     let Some((_, language, output, depth)) = found.copied() else {
         return;
     };
+    let is_config = program.configs.contains(&input);
+    let (text, is_exact) = if is_config {
+        (senders::command_of_config(text), false)
+    } else {
+        (text.to_owned(), true)
+    };
     let input = program.graph.fresh();
     program.read_later(Code {
         language,
-        text: text.to_owned(),
+        text,
         place,
-        is_exact: true,
+        is_exact,
         input,
         output,
         depth,
@@ -205,6 +255,26 @@ impl Arguments<'_> {
             .filter(|word| !word.text.starts_with('-') || word.text.len() == 1)
     }
 
+    fn has(&self, text: &str) -> bool {
+        self.words.iter().any(|word| word.text == text)
+    }
+
+    /// The value of a word, or of a part of it, that names a file.
+    fn file(&self, program: &mut Program, word: &Word, text: &str) -> Node {
+        let node = file_of(program, word, text, self.place());
+        // In a folder of secrets, a path without a folder in it is one of them.
+        if let Some(folder) = program.folders.get(&self.command.file)
+            && !text.contains(['/', '$', '~'])
+        {
+            let is_all = matches!(text, "." | "*");
+            let path = format!("{folder}/{}", if is_all { "" } else { text });
+            if let Some(kind) = find_store(&path) {
+                program.add_secret(node, kind, false, self.place());
+            }
+        }
+        node
+    }
+
     fn value(&self, program: &mut Program, word: &Word) -> Node {
         value_of(program, word, self.place())
     }
@@ -218,100 +288,6 @@ impl Arguments<'_> {
         value_of(program, &part, self.place())
     }
 
-    fn read(&self, program: &mut Program, flow: Flow) {
-        let output = program.graph.fresh();
-        program.copy(self.command.input, output, self.place());
-        for word in self.plain() {
-            let node = self.value(program, word);
-            program.graph.edge(node, output, Flow::Read, self.place());
-        }
-        program
-            .graph
-            .edge(output, self.command.output, flow, self.place());
-        // `base64 -o file`, `openssl -in file -out file`.
-        for pair in self.words.windows(2) {
-            if matches!(pair[0].text.as_str(), "-o" | "-out" | "--output") {
-                let node = self.value(program, &pair[1]);
-                program.graph.edge(output, node, Flow::Write, self.place());
-            }
-        }
-    }
-
-    fn list(&self, program: &mut Program) {
-        for word in self.plain() {
-            let node = self.value(program, word);
-            program.copy(node, self.command.output, self.place());
-        }
-        let run = self
-            .words
-            .iter()
-            .position(|word| matches!(word.text.as_str(), "-exec" | "-execdir" | "-x"));
-        if let Some(at) = run {
-            let mut words: Vec<Word> = self.words[at + 1..].to_vec();
-            for word in &mut words {
-                if word.text.contains("{}") {
-                    word.nodes.push(self.command.output);
-                }
-            }
-            self.run_words(program, words);
-        }
-    }
-
-    fn run_words(&self, program: &mut Program, words: Vec<Word>) {
-        if self.command.depth >= super::program::MOST_DEPTH {
-            program.graph.cut_at(self.place());
-            return;
-        }
-        let output = program.graph.fresh();
-        program.copy(output, self.command.output, self.place());
-        let command = Command {
-            words,
-            input: self.command.input,
-            output,
-            function: self.command.function.clone(),
-            depth: self.command.depth + 1,
-            ..*self.command
-        };
-        run(program, &command);
-    }
-
-    /// `xargs`: the words of the input become arguments.
-    fn run_on_input(&self, program: &mut Program) {
-        let mut words: Vec<Word> = self
-            .words
-            .iter()
-            .skip_while(|word| {
-                word.text.starts_with('-') || word.text == "{}" || word.text.len() == 1
-            })
-            .cloned()
-            .collect();
-        let mut is_placed = false;
-        for word in &mut words {
-            if word.text.contains("{}") || word.text.contains('%') {
-                word.nodes.push(self.command.input);
-                is_placed = true;
-            }
-        }
-        if !is_placed {
-            words.push(Word {
-                text: "{}".to_owned(),
-                nodes: vec![self.command.input],
-                at: 0,
-            });
-        }
-        self.run_words(program, words);
-    }
-
-    fn declare(&self, program: &mut Program) {
-        for word in self.words {
-            if let Some((name, value)) = word.text.split_once('=') {
-                let node = self.part(program, word, value);
-                let variable = program.variable(self.command.file, 0, name);
-                program.copy(node, variable, self.place());
-            }
-        }
-    }
-
     fn read_variables(&self, program: &mut Program) {
         for word in self.plain() {
             let variable = program.variable(self.command.file, 0, &word.text);
@@ -319,46 +295,15 @@ impl Arguments<'_> {
         }
     }
 
-    fn import(&self, program: &mut Program) {
-        let Some(word) = self.words.first() else {
-            return;
-        };
-        if let Some(other) = program.own_file(&word.text) {
-            program.imports.push((self.command.file, other));
-        }
-        let target = self.target(program);
-        let node = self.value(program, word);
-        program.add_call(node, Call::RunsFile, target, self.place());
-        if word.text.starts_with("/dev/") || word.text == "-" {
-            program.add_call(self.command.input, Call::Runs, target, self.place());
-        }
-    }
-
-    fn evaluate(&self, program: &mut Program) {
-        let target = self.target(program);
-        if self.words.first().is_some_and(is_value) {
-            program.add_call(target, Call::Runs, target, self.place());
-        }
-        let text: Vec<&str> = self.words.iter().map(|word| word.text.as_str()).collect();
-        self.read_code(program, Language::Shell, text.join(" "));
-    }
-
-    fn read_code(&self, program: &mut Program, language: Language, text: String) {
-        program.read_later(Code {
-            language,
-            text,
-            place: self.place(),
-            is_exact: false,
-            input: self.command.input,
-            output: self.command.output,
-            depth: self.command.depth + 1,
-        });
-    }
-
     fn print(&self, program: &mut Program) {
         for word in self.words {
             let node = self.value(program, word);
             program.copy(node, self.command.output, self.place());
+        }
+        let texts: Vec<&str> = self.plain().map(|word| word.text.as_str()).collect();
+        let text = texts.join(" ");
+        if text.len() < LONGEST_PRINTED && self.plain().all(|word| word.nodes.is_empty()) {
+            program.remember_printed(self.command.output, text);
         }
         if let [option, name, ..] = self.words
             && option.text == "-v"
@@ -366,164 +311,5 @@ impl Arguments<'_> {
             let variable = program.variable(self.command.file, 0, &name.text);
             program.copy(self.command.output, variable, self.place());
         }
-    }
-
-    fn copy_files(&self, program: &mut Program) {
-        let words: Vec<&Word> = self.plain().collect();
-        let Some((last, files)) = words.split_last() else {
-            return;
-        };
-        let to = self.value(program, last);
-        let content = program.graph.fresh();
-        for word in files {
-            let node = self.value(program, word);
-            program.graph.edge(node, content, Flow::Read, self.place());
-        }
-        program.graph.edge(content, to, Flow::Write, self.place());
-    }
-
-    /// The first plain word, or the one behind an option with `f`, is the archive.
-    fn pack(&self, program: &mut Program, name: &str) {
-        // To unpack or to list an archive makes none.
-        let first = self
-            .words
-            .first()
-            .map_or("", |word| word.text.trim_start_matches('-'));
-        if name == "tar" && first.starts_with(['x', 't']) {
-            return;
-        }
-        let content = program.graph.fresh();
-        let mut to = None;
-        let mut is_next = name != "tar";
-        let mut is_first = true;
-        for word in self.words {
-            let text = word.text.as_str();
-            let is_bundle = is_first && name == "tar";
-            is_first = false;
-            if is_bundle || text.starts_with('-') && text.len() > 1 {
-                is_next |= name == "tar" && text.ends_with('f') && !text.starts_with("--");
-                continue;
-            }
-            if std::mem::take(&mut is_next) && !(name == "7z" && text.len() == 1) {
-                to = Some(word);
-                continue;
-            }
-            let node = self.value(program, word);
-            program.graph.edge(node, content, Flow::Read, self.place());
-        }
-        match to.filter(|word| word.text != "-") {
-            Some(word) => {
-                let node = self.value(program, word);
-                program.graph.edge(content, node, Flow::Write, self.place());
-            }
-            None => program.copy(content, self.command.output, self.place()),
-        }
-    }
-
-    fn write(&self, program: &mut Program, name: &str) {
-        program.copy(self.command.input, self.command.output, self.place());
-        for word in self.plain() {
-            let (option, value) = word.text.split_once('=').unwrap_or(("", &word.text));
-            let node = self.part(program, word, value);
-            if name == "dd" && option == "if" {
-                program
-                    .graph
-                    .edge(node, self.command.output, Flow::Read, self.place());
-            } else if name == "tee" || option == "of" {
-                program
-                    .graph
-                    .edge(self.command.output, node, Flow::Write, self.place());
-            }
-        }
-    }
-
-    fn interpret(&self, program: &mut Program, language: Language) {
-        let code = self.words.iter().position(|word| {
-            let option = word.text.as_str();
-            let is_short = option.starts_with('-') && !option.starts_with("--");
-            matches!(
-                option.to_ascii_lowercase().as_str(),
-                "-c" | "-e" | "-r" | "-p" | "--eval" | "-command" | "--print" | "eval"
-            ) || is_short && language == Language::Shell && option.ends_with('c')
-        });
-        let target = self.target(program);
-        if let Some(word) = code.and_then(|at| self.words.get(at + 1)) {
-            if is_value(word) {
-                let node = self.value(program, word);
-                program.add_call(node, Call::Runs, target, self.place());
-            }
-            self.read_code(program, language, word.text.clone());
-            return;
-        }
-        let own = (
-            self.command.input,
-            language,
-            self.command.output,
-            self.command.depth + 1,
-        );
-        let is_input =
-            language == Language::Shell && self.words.iter().any(|word| word.text == "-s");
-        let mut files = self
-            .plain()
-            .filter(|word| !is_input && word.text != "-" && word.text != "run");
-        match files.next() {
-            // `deno run https://…`
-            Some(word) if word.text.contains("://") => {
-                let node = program.fetched(target, self.place());
-                program.add_call(node, Call::Runs, target, self.place());
-            }
-            Some(word) => {
-                let node = self.value(program, word);
-                program.add_call(node, Call::RunsFile, target, self.place());
-                self.call_script(program, &word.text);
-            }
-            None => {
-                program.add_call(self.command.input, Call::Runs, target, self.place());
-                program.interpreters.push(own);
-            }
-        }
-    }
-
-    /// Joins what a script of the skill gets and prints with the command that starts it.
-    fn call_script(&self, program: &mut Program, path: &str) {
-        let Some(file) = program.own_file(path) else {
-            return;
-        };
-        let printed = program.returned(file, "");
-        program.copy(printed, self.command.output, self.place());
-        let script = self.words.iter().position(|word| word.text == path);
-        let arguments = Arguments {
-            words: &self.words[script.map_or(0, |at| at + 1)..],
-            ..*self
-        };
-        arguments.hand_over(program, file, "");
-    }
-
-    fn hand_over(&self, program: &mut Program, file: u32, function: &str) {
-        let input = program.argument(file, function, 0);
-        program.copy(self.command.input, input, self.place());
-        for (number, word) in (1..=9).zip(self.words.iter()) {
-            let node = self.value(program, word);
-            for number in [number, ALL] {
-                let argument = program.argument(file, function, number);
-                program.copy(node, argument, self.place());
-            }
-        }
-    }
-
-    /// A function of the script, a script of the skill, or a program that is not known.
-    fn call_own(&self, program: &mut Program, path: &str) {
-        let output = self.command.output;
-        if path.contains('/') {
-            let node = program.literal(path, self.place());
-            let target = self.target(program);
-            program.add_call(node, Call::RunsFile, target, self.place());
-            self.call_script(program, path);
-            return;
-        }
-        program.copy(self.command.input, output, self.place());
-        let returned = program.returned(self.command.file, path);
-        program.copy(returned, output, self.place());
-        self.hand_over(program, self.command.file, path);
     }
 }

@@ -2,6 +2,10 @@
 //! between back ticks.
 
 use super::program::Language;
+use serde_json::Value;
+
+/// Longest JSON that is read for lists of arguments.
+const LONGEST_JSON: usize = 1 << 20;
 
 /// A piece of code in a text.
 pub(super) struct Fragment {
@@ -29,17 +33,21 @@ pub(super) fn find_code(path: &str, raw: &str) -> Vec<Fragment> {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     match ending {
-        "sh" | "bash" | "zsh" | "fish" | "ksh" | "command" => whole(Language::Shell),
+        "sh" | "bash" | "zsh" | "fish" | "ksh" | "command" | "bat" | "cmd" => {
+            whole(Language::Shell)
+        }
         "py" | "pyw" | "rb" => whole(Language::Python),
-        "js" | "mjs" | "cjs" | "ts" | "tsx" | "jsx" | "php" | "go" | "java" | "kt" | "cs"
-        | "swift" => whole(Language::JavaScript),
+        "js" | "mjs" | "cjs" | "ts" | "tsx" | "jsx" | "mts" | "cts" | "php" | "pl" | "go"
+        | "java" | "kt" | "cs" | "swift" => whole(Language::JavaScript),
         "ps1" | "psm1" => whole(Language::PowerShell),
         "md" | "mdx" | "markdown" | "mdc" | "rst" | "adoc" | "txt" => find_in_markdown(raw),
         "json" | "jsonc" => {
             let mut found = Vec::new();
             find_values(raw, 0, &mut found);
+            find_lists(raw, &mut found);
             found
         }
+        "html" | "htm" | "vue" | "svelte" => find_scripts(raw, 0),
         "yaml" | "yml" => vec![Fragment {
             language: Language::Shell,
             start: 0,
@@ -47,15 +55,19 @@ pub(super) fn find_code(path: &str, raw: &str) -> Vec<Fragment> {
             is_exact: true,
             is_span: false,
         }],
-        "toml" | "xml" | "csv" | "svg" | "html" | "css" | "lock" => Vec::new(),
+        "toml" | "xml" | "csv" | "svg" | "css" | "lock" => Vec::new(),
         _ if matches!(name.as_str(), "makefile" | "dockerfile" | "justfile") => {
-            whole(Language::Shell)
+            vec![Fragment {
+                text: without_marks(raw),
+                ..shell_of(0, String::new())
+            }]
         }
         _ if raw.starts_with("#!") => {
             let line = raw.lines().next().unwrap_or_default();
-            whole(if line.contains("python") || line.contains("ruby") {
+            let has = |words: &[&str]| words.iter().any(|word| line.contains(word));
+            whole(if has(&["python", "ruby", "uv run", "pipx"]) {
                 Language::Python
-            } else if line.contains("node") || line.contains("deno") || line.contains("bun") {
+            } else if has(&["node", "deno", "bun", "tsx", "php", "perl"]) {
                 Language::JavaScript
             } else if line.contains("pwsh") {
                 Language::PowerShell
@@ -69,15 +81,19 @@ pub(super) fn find_code(path: &str, raw: &str) -> Vec<Fragment> {
 
 /// The language that the label of a fenced block names; `None` for data.
 fn language_of(label: &str) -> Option<Language> {
-    let label = label.trim().to_ascii_lowercase();
+    // `{python}` and `{.python}` are labels, too.
+    let label = label
+        .trim_matches([' ', '{', '.', '\t'])
+        .to_ascii_lowercase();
     let label = label
         .split(|letter: char| !letter.is_ascii_alphanumeric())
         .next()
         .unwrap_or_default();
     Some(match label {
-        "python" | "py" | "python3" | "ruby" | "rb" => Language::Python,
-        "javascript" | "js" | "jsx" | "mjs" | "typescript" | "ts" | "tsx" | "node" | "php"
-        | "go" | "java" => Language::JavaScript,
+        "ruby" | "rb" | "ipython" | "ipython3" => Language::Python,
+        label if label.starts_with("py") => Language::Python,
+        "javascript" | "js" | "jsx" | "mjs" | "cjs" | "typescript" | "ts" | "tsx" | "node"
+        | "php" | "perl" | "go" | "java" => Language::JavaScript,
         "powershell" | "ps1" | "pwsh" | "ps" => Language::PowerShell,
         "json" | "json5" | "jsonc" | "jsonl" | "yaml" | "yml" | "toml" | "ini" | "xml" | "csv"
         | "diff" | "mermaid" | "html" | "css" | "sql" | "rust" | "rs" | "c" | "cpp" | "kotlin"
@@ -91,6 +107,8 @@ fn find_in_markdown(raw: &str) -> Vec<Fragment> {
     let mut start = 0;
     // The mark of the open block, its language, and where its text begins.
     let mut open: Option<(&str, Option<Language>, usize)> = None;
+    let mut is_yaml = false;
+    found.extend(find_hooks(raw));
     for line in raw.split_inclusive('\n') {
         let text = line.trim_start_matches(['>', ' ', '\t']);
         let length = text.len() - text.trim_start_matches(['`', '~']).len();
@@ -103,23 +121,36 @@ fn find_in_markdown(raw: &str) -> Vec<Fragment> {
                     Some(language) => found.push(Fragment {
                         language,
                         start: from,
-                        text: unquoted(&raw[from..start]),
+                        text: match language {
+                            Language::Shell => without_marks(&unquoted(&raw[from..start])),
+                            _ => unquoted(&raw[from..start]),
+                        },
                         is_exact: true,
                         is_span: false,
                     }),
-                    None => find_values(&raw[from..start], from, &mut found),
+                    None => {
+                        if is_yaml {
+                            found.push(shell_of(from, without_keys(&raw[from..start])));
+                        }
+                        find_values(&raw[from..start], from, &mut found);
+                        found.extend(find_scripts(&raw[from..start], from));
+                    }
                 }
                 open = None;
             }
             Some(_) => {}
             None if length >= 3 && !text[length..].contains('`') => {
                 open = Some((mark, language_of(&text[length..]), start + line.len()));
+                is_yaml = matches!(text[length..].trim(), "yaml" | "yml");
             }
             None => find_spans(line, start, &mut found),
         }
         start += line.len();
     }
     // A block without an end lasts to the end of the text.
+    if let Some((_, None, from)) = open {
+        find_values(&raw[from..], from, &mut found);
+    }
     if let Some((_, Some(language), from)) = open {
         let text = unquoted(&raw[from..]);
         found.push(Fragment {
@@ -131,6 +162,100 @@ fn find_in_markdown(raw: &str) -> Vec<Fragment> {
         });
     }
     found
+}
+
+fn shell_of(start: usize, text: String) -> Fragment {
+    Fragment {
+        language: Language::Shell,
+        start,
+        text,
+        is_exact: true,
+        is_span: false,
+    }
+}
+
+/// Replaces what stands before commands of a Dockerfile and a Makefile by blanks, so that no offset
+/// changes.
+fn without_marks(text: &str) -> String {
+    let lines = text.split_inclusive('\n').map(|line| {
+        let rest = line.trim_start_matches([' ', '\t']);
+        let marks = ["RUN ", "CMD ", "ENTRYPOINT ", "@-", "@"];
+        let mark = marks.iter().find(|mark| rest.starts_with(**mark));
+        // `me@host:~$ command`
+        let prompt = || {
+            let end = rest.find("$ ")? + 2;
+            let is_prompt = rest[..end].contains('@') && !rest[..end - 1].contains([' ', '"', '=']);
+            is_prompt.then_some(end)
+        };
+        let length = mark.map(|mark| mark.len()).or_else(prompt).unwrap_or(0);
+        " ".repeat(line.len() - rest.len() + length) + &rest[length..]
+    });
+    lines.collect()
+}
+
+/// Commands in the frontmatter: those of hooks.
+fn find_hooks(raw: &str) -> Option<Fragment> {
+    let end = raw.strip_prefix("---\n")?.find("\n---")? + 5;
+    let front = raw.get(..end)?;
+    front.contains("hooks:").then_some(())?;
+    let lines = front.split_inclusive('\n').map(|line| {
+        let key = line.trim_start_matches([' ', '-']).split(':').next();
+        if matches!(key, Some("command" | "run")) {
+            without_keys(line).replace('"', " ")
+        } else {
+            " ".repeat(line.len().saturating_sub(1)) + "\n"
+        }
+    });
+    Some(shell_of(0, lines.collect()))
+}
+
+/// Scripts in HTML.
+fn find_scripts(text: &str, start: usize) -> Vec<Fragment> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(open) = text[at..].find("<script") {
+        let Some(begin) = text[at + open..].find('>') else {
+            break;
+        };
+        let from = at + open + begin + 1;
+        let length = text[from..].find("</script").unwrap_or(text.len() - from);
+        found.push(Fragment {
+            language: Language::JavaScript,
+            ..shell_of(start + from, text[from..from + length].to_owned())
+        });
+        at = from + length;
+    }
+    found
+}
+
+/// Programs of JSON that have their arguments in a list: `"command": "curl", "args": […]`.
+fn find_lists(text: &str, found: &mut Vec<Fragment>) {
+    let Some(start) = text.find("\"args\"").filter(|_| text.len() < LONGEST_JSON) else {
+        return;
+    };
+    let Ok(whole) = serde_json::from_str::<Value>(text) else {
+        return;
+    };
+    let mut open = vec![&whole];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(members) => {
+                open.extend(members.values());
+                if let (Some(Value::String(program)), Some(Value::Array(words))) =
+                    (members.get("command"), members.get("args"))
+                {
+                    let words = words.iter().filter_map(Value::as_str);
+                    let words = words.map(|word| format!(" '{}'", word.replace('\'', "'\\''")));
+                    found.push(Fragment {
+                        is_exact: false,
+                        ..shell_of(start, program.clone() + &words.collect::<String>())
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Replaces the marks of a block quote by blanks, so that no offset changes.

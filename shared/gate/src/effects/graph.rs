@@ -20,7 +20,7 @@ const MOST_SEARCHED: usize = 2_000;
 const MOST_NAMES: usize = 64;
 /// Largest number of values that are searched for addresses in a skill. Beyond it, addresses are not
 /// known, so that they count as foreign.
-const MOST_SEARCHED_IN_ALL: usize = 4_000_000;
+const MOST_SEARCHED_IN_ALL: usize = 400_000;
 
 /// A place in the skill: the number of a file, and an offset in its text.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -40,6 +40,8 @@ pub(super) enum Flow {
     Write,
     /// A part of the value, such as one member of a document.
     Narrow,
+    /// What the value has, but not the file that it names.
+    Content,
     /// The value is put into the header of a request.
     Header,
     /// The value is the address from which the other one is fetched, and no part of it.
@@ -113,7 +115,8 @@ impl State {
                 is_content: false,
                 ..next
             },
-            Flow::Write | Flow::Address => return None,
+            Flow::Content if self.is_content => next,
+            Flow::Write | Flow::Content | Flow::Address => return None,
             Flow::Narrow => Self {
                 is_narrow: true,
                 ..next
@@ -138,6 +141,10 @@ pub(super) struct Graph {
     names: Vec<Node>,
     pub sources: Vec<Source>,
     pub sinks: Vec<Sink>,
+    /// Values with the addresses of calls and nothing else: what is not known of them is foreign.
+    pub exact: HashSet<Node>,
+    /// Values of words as they stand in the code, and of what is read: they name no other address.
+    pub literals: Vec<Node>,
     /// The first place at which a bound was reached, so that the graph is not complete.
     pub cut: Option<Place>,
 }
@@ -256,7 +263,12 @@ impl Graph {
         for name in &self.names {
             is_name[*name as usize] = true;
         }
+        let mut is_literal = vec![false; count];
+        for node in &self.literals {
+            is_literal[*node as usize] = true;
+        }
         Index {
+            is_literal,
             graph: self,
             forward: list(|edge| edge.from),
             backward: list(|edge| edge.to),
@@ -274,6 +286,7 @@ pub(super) struct Index<'a> {
     forward: List,
     backward: List,
     is_name: Vec<bool>,
+    is_literal: Vec<bool>,
     /// Number of values that were searched for addresses so far.
     searched: Cell<usize>,
 }
@@ -368,8 +381,51 @@ impl Index<'_> {
             at += 1;
         }
         self.searched.set(self.searched.get() + seen.len());
+        // A part of the addresses says nothing of the others.
+        if seen.len() >= MOST_SEARCHED {
+            return Vec::new();
+        }
         let texts = seen.iter().filter_map(|node| self.graph.texts.get(node));
         texts.map(String::as_str).collect()
+    }
+
+    /// Whether an address may come from elsewhere than the code: from a file, a variable that the
+    /// caller sets, or another command. A text that `is_whole` needs nothing else.
+    pub(super) fn is_open(&self, target: Node, is_whole: impl Fn(&str) -> bool) -> bool {
+        if !self.graph.exact.contains(&target) || self.searched.get() > MOST_SEARCHED_IN_ALL {
+            return false;
+        }
+        let mut seen = vec![target];
+        let mut known = HashSet::from([target]);
+        let mut at = 0;
+        while at < seen.len() && seen.len() < MOST_SEARCHED {
+            let node = seen[at];
+            at += 1;
+            if self
+                .graph
+                .texts
+                .get(&node)
+                .is_some_and(|text| is_whole(text))
+            {
+                continue;
+            }
+            let mut is_leaf = true;
+            for edge in self.edges(&self.backward, node) {
+                is_leaf = false;
+                if edge.flow == Flow::Read {
+                    return true;
+                }
+                if known.insert(edge.from) {
+                    seen.push(edge.from);
+                }
+            }
+            let is_known = self.is_literal[node as usize] || self.is_name[node as usize];
+            if is_leaf && !is_known {
+                return true;
+            }
+        }
+        self.searched.set(self.searched.get() + seen.len());
+        seen.len() >= MOST_SEARCHED
     }
 
     /// Returns every value that comes from one of these, in whatever form.

@@ -47,6 +47,33 @@ struct Chain<'a> {
     steps: Vec<Place>,
 }
 
+/// Endings of scripts.
+const SCRIPTS: [&str; 9] = [
+    "sh", "bash", "zsh", "py", "js", "mjs", "cjs", "ts", "rb",
+];
+/// Words of scripts that check what they fetch.
+const CHECKS: [&str; 10] = [
+    "sha256",
+    "sha512",
+    "shasum",
+    "checksum",
+    "--verify",
+    "cosign",
+    "minisign",
+    "get-filehash",
+    "hashlib",
+    "createhash",
+];
+/// Parts of the path at which a service stores what anybody uploads with a key of their own.
+const STORAGE: [&str; 7] = [
+    "/files",
+    "/gists",
+    "/issues",
+    "/contents",
+    "/comments",
+    "/upload",
+    "/releases",
+];
 /// Largest number of findings of a rule and an act.
 const MOST_HITS: usize = 16;
 /// Largest number of steps that a finding lists: those at the beginning and at the end.
@@ -75,7 +102,8 @@ impl Judge<'_> {
                 if let Some((state, party)) = way {
                     let verbs = ["read", "sent"];
                     let chain = chain_of(&reached, state, sink, (store.name, verbs));
-                    self.push_hits(&SECRET_SENT, (party, kind), &chain, &mut found);
+                    let rule = (&SECRET_SENT, SECRET_SENT.act);
+                    self.push_hits(rule, (party, kind), &chain, &mut found);
                 }
             }
         }
@@ -104,9 +132,47 @@ impl Judge<'_> {
                 continue;
             }
             let chain = chain_of(&reached, state, sink, ("a download", ["fetched", "run"]));
-            self.push_hits(&FETCHED_RUN, (party, FETCHED), &chain, &mut found);
+            let is_certain = chain.first.file == chain.last.file
+                && self.is_unchecked_script(chain.first.file)
+                && self.is_elsewhere(reached.root(state));
+            let act = if is_certain {
+                Act::Block
+            } else {
+                FETCHED_RUN.act
+            };
+            self.push_hits((&FETCHED_RUN, act), (party, FETCHED), &chain, &mut found);
         }
         found.hits
+    }
+
+    /// Whether a file is a script, and checks no digest and no signature of what it fetches.
+    fn is_unchecked_script(&self, file: u32) -> bool {
+        let source = &self.sources[file as usize];
+        let ending = source
+            .path
+            .rsplit_once('.')
+            .map_or("", |(_, ending)| ending);
+        let is_script = SCRIPTS.contains(&ending) || source.raw.starts_with("#!");
+        let text = source.raw.to_ascii_lowercase();
+        is_script && !CHECKS.iter().any(|word| text.contains(word))
+    }
+
+    /// Whether all addresses behind a value are known, and none of them is the publisher's, a
+    /// known installer's, local or an example.
+    fn is_elsewhere(&self, target: u32) -> bool {
+        let texts = self.index.texts_behind(target);
+        let mut urls = texts
+            .iter()
+            .flat_map(|text| urls(text.as_bytes()))
+            .peekable();
+        urls.peek().is_some()
+            && urls.all(|url| {
+                url.host.is_sure()
+                    && !is_known_installer(&url)
+                    && !hosts::is_local(&url.host)
+                    && !hosts::is_documentation(&url.host)
+                    && !hosts::is_of_publisher(&url, self.publisher)
+            })
     }
 
     /// Calls that send only on a connection, and are not made on one.
@@ -124,15 +190,40 @@ impl Judge<'_> {
         // One variable of the environment is no secret of somebody else. A token in a header is
         // used, wherever the service is. A whole file in one is not.
         if state.is_narrow && store.is_environment()
-            || state.is_header && state.is_narrow && !store.is_key
+            || state.is_header
+                && (state.is_narrow || store.is_token())
+                && self.may_sign_in(sink.target, store)
         {
             return None;
         }
         let party = self.parties(sink.target, |url| {
             let mut services = store.services.iter();
-            hosts::is_local(&url.host) || services.any(|domain| url.host.is_below(domain))
+            // A service also stores what anybody uploads.
+            let is_stored = !state.is_header && STORAGE.iter().any(|at| url.path.contains(at));
+            hosts::is_local(&url.host)
+                || !is_stored && services.any(|domain| url.host.is_below(domain))
         });
-        (party != Party::Own).then_some(party)
+        let is_whole = |text: &str| {
+            !text.starts_with('$') && urls(text.as_bytes()).any(|url| url.host.is_sure())
+        };
+        match party {
+            Party::Own if self.index.is_open(sink.target, is_whole) => Some(Party::Foreign),
+            Party::Own => None,
+            party => Some(party),
+        }
+    }
+
+    /// Whether a part of a secret may sign in at the addresses behind a value.
+    fn may_sign_in(&self, target: u32, store: &Store) -> bool {
+        if store.is_key {
+            return false;
+        }
+        let texts = self.index.texts_behind(target);
+        let mut hosts = texts.iter().flat_map(|text| urls(text.as_bytes()));
+        hosts.all(|url| {
+            let is_nobody = hosts::is_public_address(&url.host) || url.host.is_open();
+            !is_nobody && (store.domains.is_empty() || url.host.is_of(store.domains))
+        })
     }
 
     /// Whose the addresses behind a value are. An unknown one is foreign.
@@ -175,15 +266,17 @@ impl Judge<'_> {
     /// that an exception needs the bytes of both.
     fn push_hits(
         &self,
-        rule: &'static ScanRule,
+        (rule, act): (&'static ScanRule, Act),
         (party, kind): (Party, usize),
         chain: &Chain<'_>,
         found: &mut Found,
     ) {
-        let act = if party == Party::Publisher && rule.act == Act::Block {
+        // A deployment copies its settings, too.
+        let is_settings = STORES.get(kind).is_some_and(Store::is_settings);
+        let act = if act == Act::Block && (party == Party::Publisher || is_settings) {
             Act::Warn
         } else {
-            rule.act
+            act
         };
         // More of them would say nothing new, and a place is found by reading its file.
         if found.hits.iter().filter(|hit| hit.1 == act).count() > MOST_HITS {
@@ -235,8 +328,16 @@ impl Judge<'_> {
 
     /// The lines of a chain, each once.
     fn steps(&self, chain: &Chain<'_>) -> Vec<Step> {
+        let mut places = chain.steps.clone();
+        places.dedup();
+        // The line of a place is found by reading its file, so only those that are shown.
+        if places.len() > 4 * MOST_STEPS {
+            let end = places.split_off(places.len() - 2 * MOST_STEPS);
+            places.truncate(2 * MOST_STEPS);
+            places.extend(end);
+        }
         let mut steps: Vec<Step> = Vec::new();
-        for place in &chain.steps {
+        for place in &places {
             let source = &self.sources[place.file as usize];
             let offset = source.raw.floor_char_boundary(place.offset as usize);
             let step = Step {

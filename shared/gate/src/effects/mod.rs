@@ -30,7 +30,7 @@ use std::sync::LazyLock;
 /// Largest number of bytes of code that are read in a skill, with code inside other code.
 const MOST_READ: usize = 32 << 20;
 /// Words of which code that sends something has one.
-const SENDERS: [&str; 39] = [
+const SENDERS: [&str; 65] = [
     "curl",
     "wget",
     "http",
@@ -70,6 +70,32 @@ const SENDERS: [&str; 39] = [
     "net.",
     "connect(",
     "tcpclient",
+    "gh ",
+    "glab",
+    "git push",
+    "twine",
+    "gcloud storage",
+    "azcopy",
+    "s_client",
+    "mosquitto",
+    "redis-cli",
+    "boto3",
+    "paramiko",
+    "put_object",
+    "upload_file",
+    "storbinary",
+    "az storage",
+    "s3cmd",
+    "mc cp",
+    "b2 upload",
+    "croc ",
+    "wormhole",
+    "mutt",
+    "msmtp",
+    "lftp",
+    "ftp ",
+    "drill",
+    "start-bitstransfer",
 ];
 /// Words of code that runs other code.
 const RUNNERS: [&str; 16] = [
@@ -90,8 +116,8 @@ const RUNNERS: [&str; 16] = [
     "function(",
     ". /",
 ];
-/// Words of code that reads the whole environment, besides those of [`stores::WORDS`].
-const ENVIRONMENTS: [&str; 7] = [
+/// Words of code that reads the whole environment or asks a program for a secret, besides those of [`stores::WORDS`].
+const ENVIRONMENTS: [&str; 22] = [
     "process.env",
     "printenv",
     "env |",
@@ -99,6 +125,21 @@ const ENVIRONMENTS: [&str; 7] = [
     "`env",
     "env >",
     "env:",
+    "export -p",
+    "declare -",
+    "auth token",
+    "auth print",
+    "get-access-token",
+    "export-credentials",
+    "credential fill",
+    "get secret",
+    "--export-secret",
+    "op item",
+    "op read",
+    "pass show",
+    "kv get",
+    "find-generic-password",
+    "dump-keychain",
 ];
 
 static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
@@ -170,6 +211,9 @@ pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec
     for (file, source) in (0_u32..).zip(sources) {
         for fragment in fragments::find_code(source.path, source.raw) {
             let is_whole = fragment.start == 0;
+            if is_whole && !fragment.is_span {
+                program.read.insert(file);
+            }
             if fragment.is_span {
                 let end = fragment.start + fragment.text.len();
                 program.spans.push((file, fragment.start, end));
@@ -197,7 +241,7 @@ pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec
     // In the order of the text, with the code that is found inside at the end.
     program.open.reverse();
     let mut read = 0;
-    while let Some(code) = program.open.pop() {
+    while let Some(code) = program.next_code(sources) {
         read += code.text.len();
         if read > MOST_READ || program.graph.is_full() {
             program.graph.cut_at(code.place);

@@ -1,9 +1,10 @@
 //! What the readers of all languages have in common: they put values, secrets and calls of a skill
 //! into its graph, and hand code in another language to the reader of that language.
 
+use super::Source as Text;
 use super::graph::{Flow, Graph, Node, Place, Sink, Source};
 use super::stores::{FETCHED, find_store};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A language, by its reader.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,6 +32,8 @@ pub(super) struct Code {
 
 /// Largest number of pieces of code inside one another.
 pub(super) const MOST_DEPTH: u32 = 6;
+/// Largest number of bytes of texts that commands print as they stand in the code.
+const MOST_PRINTED: usize = 4 << 20;
 /// Number of the argument that stands for all of them.
 pub(super) const ALL: usize = 99;
 /// Mark around the number of a value inside a text.
@@ -73,6 +76,24 @@ pub(super) struct Program {
     pub spans: Vec<(u32, usize, usize)>,
     /// Pairs of a file and one that it imports.
     pub imports: Vec<(u32, u32)>,
+    /// Values that are the whole environment, as a shell prints it.
+    pub environments: HashSet<Node>,
+    /// What words of a shell stand for, by the file and the word.
+    pub texts: HashMap<(u32, String), String>,
+    /// Inputs that are options of `curl`.
+    pub configs: HashSet<Node>,
+    /// Variables that a shell hands to what it starts: the file, the name and the value.
+    pub exported: Vec<(u32, String, Node)>,
+    /// For each file, the folder of secrets that its code goes to.
+    pub folders: HashMap<u32, String>,
+    /// Texts that commands print as they stand in the code.
+    pub printed: HashMap<Node, String>,
+    /// Length of all of them.
+    printed_length: usize,
+    /// Files of the skill that are read as code already.
+    pub read: HashSet<u32>,
+    /// Files that a command runs though their names are none of code.
+    pub started: Vec<(u32, Language)>,
 }
 
 impl Program {
@@ -113,7 +134,10 @@ impl Program {
     /// Returns the value of a text in the code: a path, an address or anything else.
     pub(super) fn literal(&mut self, text: &str, place: Place) -> Node {
         let node = self.graph.fresh();
-        if let Some(kind) = find_store(text) {
+        self.graph.literals.push(node);
+        // The key with which `ssh` signs in is used and not sent.
+        let is_option = text.starts_with(['-', 's']) && text.contains("-i ");
+        if let Some(kind) = find_store(text).filter(|_| !is_option) {
             self.add_secret(node, kind, false, place);
         }
         if (text.contains('.') || text.contains("://") || text == "localhost") && text.len() < 2_048
@@ -125,6 +149,28 @@ impl Program {
             self.copy(file, node, place);
         }
         node
+    }
+
+    /// Joins a value with the file that it names, where [`Program::literal`] sees no name of a file:
+    /// `notes`, `/tmp/notes-$USER`.
+    pub(super) fn name_file(&mut self, node: Node, text: &str, place: Place) {
+        let text = text.trim_matches(['"', '\'', ' ']);
+        let name = text.rsplit(['/', '\\']).next().unwrap_or(text);
+        let is_name = |letter: char| letter.is_alphanumeric() || "-_.+@$".contains(letter);
+        let has_own = name
+            .split('$')
+            .next()
+            .is_some_and(|start| !start.is_empty());
+        let is_file = has_own && name.len() < 128 && name.chars().all(is_name);
+        if is_file && !name.starts_with('-') && file_name(text).is_none() {
+            let file = self.graph.file(&name.to_ascii_lowercase());
+            self.copy(file, node, place);
+        }
+    }
+
+    /// Returns what `git` sends for a file of the skill.
+    pub(super) fn index_of(&mut self, file: u32) -> Node {
+        self.graph.keyed(format!("index {file}"))
     }
 
     /// Marks a value as a secret: its content, or the name of its file.
@@ -166,6 +212,7 @@ impl Program {
         self.imports.dedup();
         let imports = std::mem::take(&mut self.imports);
         let names = self.graph.names_by_file();
+        self.join_exported(&names);
         for (file, other) in imports {
             let (Some(here), Some(there)) = (names.get(&file), names.get(&other)) else {
                 continue;
@@ -181,6 +228,69 @@ impl Program {
                 }
             }
         }
+    }
+
+    /// Joins a variable that a shell hands on with those of this name in other files.
+    fn join_exported(&mut self, names: &BTreeMap<u32, BTreeMap<String, Node>>) {
+        let exported = std::mem::take(&mut self.exported);
+        if exported.is_empty() {
+            return;
+        }
+        let mut variables = HashMap::<&str, Vec<(u32, Node)>>::new();
+        for (file, names) in names {
+            for (key, node) in names {
+                if let Some(name) = key.strip_prefix("variable 0 ") {
+                    variables.entry(name).or_default().push((*file, *node));
+                }
+            }
+        }
+        for (file, name, node) in exported {
+            let place = Place {
+                file,
+                offset: u32::MAX,
+            };
+            for (other, same) in variables.get(name.as_str()).into_iter().flatten() {
+                if self.graph.is_full() {
+                    return;
+                }
+                if *other != file {
+                    self.copy(node, *same, place);
+                }
+            }
+        }
+    }
+
+    /// Remembers what a command prints, if that stands in the code.
+    pub(super) fn remember_printed(&mut self, node: Node, text: String) {
+        self.printed_length += text.len();
+        if self.printed_length < MOST_PRINTED {
+            self.printed.insert(node, text);
+        }
+    }
+
+    /// Returns the code that is read next.
+    pub(super) fn next_code(&mut self, sources: &[Text<'_>]) -> Option<Code> {
+        if let Some(code) = self.open.pop() {
+            return Some(code);
+        }
+        while let Some((file, language)) = self.started.pop() {
+            if let Some(source) = sources
+                .get(file as usize)
+                .filter(|_| self.read.insert(file))
+            {
+                let input = self.argument(file, "", 0);
+                return Some(Code {
+                    language,
+                    text: source.raw.to_owned(),
+                    place: Place { file, offset: 0 },
+                    is_exact: true,
+                    input,
+                    output: self.returned(file, ""),
+                    depth: 0,
+                });
+            }
+        }
+        None
     }
 
     /// Hands code inside other code to its reader.

@@ -5,24 +5,26 @@
 //! parser rejects the broken code that a shell still runs in part.
 
 mod redirections;
+mod words;
 
 use super::commands::{self, Command, Word};
 use super::graph::{Flow, Node, Place};
-use super::program::{ALL, Code, MARK_BYTE, Program};
+use super::program::{Code, Program};
+use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Largest number of substitutions inside one another. Deeper ones are read as words.
 const MOST_NESTED: u32 = 40;
-
-/// Longest sum.
-const LONGEST_SUM: usize = 256;
 
 /// What an open `while`, `{` or function gets, and where its output goes.
 struct Group {
     closer: &'static str,
     input: Node,
     output: Node,
-    /// The name of the function, if it is one.
-    function: Option<String>,
+    /// Whether it is a function.
+    is_function: bool,
+    /// The name of the function that it is or stands in.
+    within: Rc<str>,
 }
 
 /// What the first word of a command is.
@@ -64,6 +66,16 @@ struct Reader<'a> {
     groups: Vec<Group>,
     /// Documents (`<<EOF`) whose text begins on the next line: the end, and where the text goes.
     documents: Vec<(String, bool, Node)>,
+    /// Whether the code moves its arguments on, so that the number of one says little.
+    has_shift: bool,
+    /// Documents without an end so far.
+    unended: u32,
+    /// The file that the last command with one writes to.
+    written: String,
+    /// The number in front of a redirection that begins here.
+    descriptor: Option<u8>,
+    /// Numbers that stand for connections to other machines: `exec 3<>/dev/tcp/…`.
+    sockets: HashMap<u8, (String, Node)>,
     program: &'a mut Program,
 }
 
@@ -77,6 +89,11 @@ pub(super) fn read_shell(code: &Code, program: &mut Program) {
         is_in_ticks: false,
         groups: Vec::new(),
         documents: Vec::new(),
+        has_shift: code.text.contains("shift"),
+        unended: 0,
+        written: String::new(),
+        descriptor: None,
+        sockets: HashMap::new(),
         program,
     };
     reader.read_list(code.input, code.output, None);
@@ -99,11 +116,9 @@ impl Reader<'_> {
         self.text[self.at.min(self.text.len())..].starts_with(with.as_bytes())
     }
 
-    fn function(&self) -> String {
-        let mut groups = self.groups.iter().rev();
-        groups
-            .find_map(|group| group.function.clone())
-            .unwrap_or_default()
+    fn function(&self) -> Rc<str> {
+        let group = self.groups.last();
+        group.map_or_else(|| Rc::from(""), |group| Rc::clone(&group.within))
     }
 
     /// Reads commands up to this closing byte or the end. What they print goes to `output`.
@@ -120,12 +135,13 @@ impl Reader<'_> {
                     if self.peek() == Some(b'\n') {
                         self.at += 1;
                         self.read_documents();
+                        self.written.clear();
                     } else {
                         self.at += 1;
                     }
                     continue;
                 }
-                Some(b'|' | b')' | b'(') => {
+                Some(b'|' | b')') => {
                     self.at += 1;
                     continue;
                 }
@@ -180,8 +196,11 @@ impl Reader<'_> {
             output,
             place: self.place(self.at),
             file: self.code.place.file,
-            function: self.function(),
+            function: self.function().to_string(),
             depth: self.code.depth,
+            given: Vec::new(),
+            is_exact: self.code.is_exact,
+            source: input,
         };
         let place = command.place;
         self.program.copy(input, command.input, place);
@@ -204,10 +223,12 @@ impl Reader<'_> {
                 && matches!(self.peek(), Some(b'<' | b'>'))
                 && word.text.bytes().all(|byte| byte.is_ascii_digit())
             {
+                self.descriptor = word.text.bytes().next();
                 continue;
             }
             if command.words.is_empty() {
-                if self.read_assignment(&word) {
+                if let Some(given) = self.read_assignment(&word) {
+                    command.given.push(given);
                     continue;
                 }
                 match self.read_keyword(&word.text, input, outer) {
@@ -251,6 +272,7 @@ impl Reader<'_> {
             None | Some(b'\n' | b';' | b'|' | b')') => return Sign::Ends,
             Some(b'`') if self.is_in_ticks => return Sign::Ends,
             Some(b'&') if !self.starts("&>") => return Sign::Ends,
+            Some(b'(') if command.words.is_empty() && self.skip_sum("((") => {}
             Some(b'(') if command.words.is_empty() => {
                 self.at += 1;
                 self.read_nested(input, command.output, b')');
@@ -301,7 +323,7 @@ impl Reader<'_> {
                     .is_some_and(|group| group.closer == word);
                 let closed = is_open.then(|| self.groups.pop()).flatten();
                 // What the body of a function prints goes to its callers.
-                let closed = closed.filter(|group| group.function.is_none());
+                let closed = closed.filter(|group| !group.is_function);
                 return closed.map_or(Keyword::IsRead, Keyword::Closes);
             }
             _ => return Keyword::IsNone,
@@ -310,7 +332,8 @@ impl Reader<'_> {
             closer,
             input: self.program.graph.fresh(),
             output: self.program.graph.fresh(),
-            function: None,
+            is_function: false,
+            within: self.function(),
         };
         let place = self.place(self.at);
         self.program.copy(input, group.input, place);
@@ -359,21 +382,20 @@ impl Reader<'_> {
             closer: "function",
             input: self.program.argument(file, &name, 0),
             output: self.program.returned(file, &name),
-            function: Some(name),
+            is_function: true,
+            within: Rc::from(name),
         };
         self.groups.push(group);
     }
 
-    /// Reads `name=value` if the word is the beginning of one.
-    fn read_assignment(&mut self, word: &Word) -> bool {
-        let Some((name, value)) = word.text.split_once('=') else {
-            return false;
-        };
+    /// Reads `name=value` if the word is the beginning of one. Returns the name and the value.
+    fn read_assignment(&mut self, word: &Word) -> Option<(String, Node)> {
+        let (name, value) = word.text.split_once('=')?;
         let name = name.trim_end_matches('+');
         let name = name.split('[').next().unwrap_or_default();
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if name.is_empty() || !name.bytes().all(is_name) {
-            return false;
+            return None;
         }
         let place = self.place(word.at);
         let variable = self.program.variable(self.code.place.file, 0, name);
@@ -384,8 +406,17 @@ impl Reader<'_> {
         };
         let node = commands::value_of(self.program, &whole, place);
         self.program.copy(node, variable, place);
+        if whole.nodes.is_empty() {
+            commands::remember(
+                self.program,
+                self.code.place.file,
+                format!("${name}"),
+                value,
+            );
+        }
         if value.is_empty() && self.peek() == Some(b'(') {
             self.at += 1;
+            let mut is_key = false;
             while self.peek().is_some_and(|byte| byte != b')') {
                 self.skip_space();
                 if self.peek() == Some(b'\n') {
@@ -397,12 +428,17 @@ impl Reader<'_> {
                 if self.at == before {
                     break;
                 }
-                let node = commands::value_of(self.program, &item, place);
-                self.program.copy(node, variable, place);
+                // `(-i KEY)` are options of `ssh`: the key is used and not sent.
+                if !std::mem::replace(&mut is_key, item.text == "-i") {
+                    let node = commands::value_of(self.program, &item, place);
+                    let is_login = item.text.to_ascii_lowercase().starts_with("authorization:");
+                    let flow = if is_login { Flow::Header } else { Flow::Copy };
+                    self.program.graph.edge(node, variable, flow, place);
+                }
             }
             self.at += 1;
         }
-        true
+        Some((name.to_owned(), node))
     }
 
     /// Reads the commands of a substitution up to its closing byte.
@@ -421,145 +457,5 @@ impl Reader<'_> {
         if self.peek() == Some(close) {
             self.at += 1;
         }
-    }
-
-    /// Reads one word.
-    fn read_word(&mut self) -> Word {
-        let mut word = Word {
-            text: String::new(),
-            nodes: Vec::new(),
-            at: self.at,
-        };
-        let mut bytes = Vec::new();
-        let mut quote = None;
-        while let Some(byte) = self.peek() {
-            if byte == b'`' && self.is_in_ticks {
-                break;
-            }
-            if quote != Some(b'\'') && self.read_substitution(&mut word, &mut bytes) {
-                continue;
-            }
-            match (quote, byte) {
-                (Some(mark), _) if byte == mark => quote = None,
-                (None, b'\'' | b'"') => quote = Some(byte),
-                (Some(b'\''), _) => bytes.push(byte),
-                (_, b'\\') => {
-                    self.at += 1;
-                    match self.peek() {
-                        None | Some(b'\n') => {}
-                        Some(next) => bytes.push(next),
-                    }
-                }
-                (
-                    None,
-                    b' ' | b'\t' | b'\r' | b'\n' | b';' | b'|' | b'&' | b'<' | b'>' | b'(' | b')',
-                ) => break,
-                _ => bytes.push(byte),
-            }
-            self.at += 1;
-        }
-        word.text = String::from_utf8_lossy(&bytes).into_owned();
-        word
-    }
-
-    /// Reads a sum, `$((…))`, as a word.
-    fn skip_arithmetic(&mut self, bytes: &mut Vec<u8>) -> bool {
-        let rest = &self.text[self.at..];
-        let end = rest.iter().take(LONGEST_SUM).position(|byte| *byte == b')');
-        let Some(end) =
-            end.filter(|end| rest.starts_with(b"$((") && rest.get(end + 1) == Some(&b')'))
-        else {
-            return false;
-        };
-        bytes.push(b'0');
-        self.at += end + 2;
-        true
-    }
-
-    /// Reads a substitution behind its sign; returns the value, or the name of the file that stands
-    /// for it.
-    fn read_substituted(&mut self, sign: &str, place: Place) -> Node {
-        self.at += sign.len();
-        let [input, output, name] = std::array::from_fn(|_| self.program.graph.fresh());
-        self.read_nested(input, output, if sign == "`" { b'`' } else { b')' });
-        match sign {
-            // What the command prints is read from the file.
-            "<(" => self.program.graph.edge(output, name, Flow::Write, place),
-            // What is written to the file is what the command gets.
-            ">(" => self.program.graph.edge(name, input, Flow::Read, place),
-            _ => return output,
-        }
-        name
-    }
-
-    /// Reads a variable or a substitution, if one begins here, and adds it to a word.
-    fn read_substitution(&mut self, word: &mut Word, bytes: &mut Vec<u8>) -> bool {
-        let begun = self.at;
-        let file = self.code.place.file;
-        let place = self.place(begun);
-        // The fence of a block in a block is no command.
-        if self.starts("```") {
-            self.at += 3;
-            return true;
-        }
-        let opening = ["`", "$(", "<(", ">("];
-        let opening = opening.into_iter().find(|sign| self.starts(sign));
-        if let Some(sign) = opening {
-            if self.skip_arithmetic(bytes) {
-                return true;
-            }
-            let node = self.read_substituted(sign, place);
-            word.nodes.push(node);
-            return true;
-        }
-        if self.peek() == Some(MARK_BYTE) {
-            let digits = self.text[begun + 1..]
-                .iter()
-                .take_while(|byte| byte.is_ascii_digit());
-            let end = begun + 1 + digits.count();
-            let number = std::str::from_utf8(&self.text[begun + 1..end]).ok();
-            let node = number.and_then(|number| number.parse::<Node>().ok());
-            word.nodes
-                .extend(node.filter(|node| self.program.graph.has(*node)));
-            self.at = (end + 1).min(self.text.len());
-            return true;
-        }
-        if self.peek() != Some(b'$') {
-            return false;
-        }
-        let is_braced = self.starts("${");
-        let from = begun + if is_braced { 2 } else { 1 };
-        let from =
-            from + usize::from(is_braced && matches!(self.text.get(from), Some(b'!' | b'#')));
-        let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
-        let mut length = self.text[from..].iter().take_while(is_name).count();
-        if length == 0 && matches!(self.text.get(from), Some(b'@' | b'*')) {
-            length = 1;
-        }
-        if length == 0 {
-            return false;
-        }
-        let name = String::from_utf8_lossy(&self.text[from..from + length]).into_owned();
-        let node = match name.as_str() {
-            "@" | "*" => self.program.argument(file, &self.function(), ALL),
-            digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                let number = digits.parse().unwrap_or(1);
-                self.program.argument(file, &self.function(), number)
-            }
-            name => self.program.variable(file, 0, name),
-        };
-        word.nodes.push(node);
-        let mut end = from + length;
-        if is_braced {
-            // `${name:-text}` may hold a path; its text stays part of the word.
-            let rest = self.text[end..]
-                .iter()
-                .take(256)
-                .position(|byte| *byte == b'}');
-            end += rest.map_or(0, |at| at + 1);
-        }
-        bytes.extend_from_slice(&self.text[begun..end]);
-        self.at = end;
-        true
     }
 }

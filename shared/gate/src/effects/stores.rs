@@ -1,6 +1,7 @@
 //! Files and commands that hold secrets, and the services that the secrets belong to.
 
 use crate::rule::Lazy;
+use aho_corasick::AhoCorasick;
 use std::sync::LazyLock;
 
 /// A kind of secret.
@@ -13,12 +14,24 @@ pub(super) struct Store {
     pub services: &'static [&'static str],
     /// Whether the secret is a key, which no request ever needs.
     pub is_key: bool,
+    /// Domains that it signs in at; none if it may be any.
+    pub domains: &'static [&'static str],
 }
 
 impl Store {
-    /// Whether it is the environment, of which each program needs some variables.
+    /// Whether it is a file of variables, as deployments have them.
+    pub(super) fn is_settings(&self) -> bool {
+        self.name == DOTENV
+    }
+
+    /// Whether its file has one token and nothing else.
+    pub(super) fn is_token(&self) -> bool {
+        matches!(self.name, "an access token" | "Terraform or Vault tokens")
+    }
+
+    /// Whether it is the environment, or a file of variables: each program needs some of them.
     pub(super) fn is_environment(&self) -> bool {
-        self.name == STORES[ENVIRONMENT].name
+        self.name == STORES[ENVIRONMENT].name || self.name == DOTENV
     }
 }
 
@@ -32,6 +45,7 @@ const fn store(
         files,
         services,
         is_key: false,
+        domains: &[],
     }
 }
 
@@ -48,34 +62,40 @@ pub(super) const ENVIRONMENT: usize = 0;
 pub(super) const FETCHED: usize = STORES.len();
 
 /// All kinds. A path belongs to the first one that fits.
-pub(super) const STORES: [Store; 20] = [
+pub(super) const STORES: [Store; 24] = [
     store("the environment", "/proc/[^/]+/environ", &[]),
     key(
         "a private SSH key",
         r"(?:^|[/\\ =@'\x22])\.ssh(?:[/\\]+(?:id[_*]\w*|\*|identity|[\w-]+_(?:rsa|ed25519|key)|[\w.-]+\.(?:pem|key))?)?(?:[^\w./\\-]|[*?]|$)|\bid_(?:rsa|ed25519|ecdsa|dsa)(?:[^\w.]|$)",
     ),
-    store(
-        "AWS credentials",
-        r"\.aws(?:[/\\](?:credentials|config|sso|cli)\b|[/\\]?(?:[*\x22'\s]|$))",
-        &["sts.amazonaws.com", "iam.amazonaws.com"],
-    ),
-    store(
-        "Google Cloud credentials",
-        r"application_default_credentials|\.config[/\\]gcloud|gcloud[/\\](?:credentials|access_tokens|legacy)",
-        &[
-            "oauth2.googleapis.com",
-            "www.googleapis.com",
-            "accounts.google.com",
-        ],
-    ),
+    Store {
+        domains: &["amazonaws.com"],
+        ..store(
+            "AWS credentials",
+            r"\.aws(?:[/\\](?:cred[\w*?]*|config|sso|cli)(?:\W|$)|[/\\]?(?:[*\x22'\s]|$))",
+            &["sts.amazonaws.com", "iam.amazonaws.com"],
+        )
+    },
+    Store {
+        domains: &["googleapis.com", "google.com"],
+        ..store(
+            "Google Cloud credentials",
+            r"application_default_credentials|\.config[/\\]gcloud|gcloud[/\\](?:credentials|access_tokens|legacy)",
+            &[
+                "oauth2.googleapis.com",
+                "www.googleapis.com",
+                "accounts.google.com",
+            ],
+        )
+    },
     store(
         "Azure credentials",
-        r"\.azure[/\\](?:accesstokens|msal|azureprofile|service_principal)",
+        r"\.azure(?:[/\\](?:accesstokens|msal|azureprofile|service_principal)|[/\\]?(?:\*|$))",
         &["login.microsoftonline.com", "management.azure.com"],
     ),
     store(
         "Docker credentials",
-        r"\.docker[/\\]config",
+        r"\.docker(?:[/\\]config|[/\\]?(?:\*|$))",
         &["docker.com", "docker.io", "ghcr.io"],
     ),
     store(
@@ -131,7 +151,7 @@ pub(super) const STORES: [Store; 20] = [
     ),
     key(
         "passwords of the system",
-        r"/etc/(?:shadow|gshadow|sudoers|master\.passwd)\b|login\.keychain|library[/\\]keychains",
+        r"/etc/(?:shadow|gshadow|sudoers|master\.passwd)\b|/etc/ssl/private|login\.keychain|library[/\\]keychains",
     ),
     store(
         "Terraform or Vault tokens",
@@ -143,13 +163,40 @@ pub(super) const STORES: [Store; 20] = [
         r"\.pgpass\b|\.my\.cnf\b|\.cargo[/\\]credentials|\.gem[/\\]credentials",
         &["crates.io", "rubygems.org"],
     ),
+    store(
+        DOTENV,
+        r"(?:^|[/\\ =@'\x22])\.env(?:\.(?:local|prod\w*|dev\w*|staging))?(?:[*\x22'\s]|$)",
+        &[],
+    ),
+    store(
+        "an access token",
+        r"\.(?:cache[/\\])?huggingface[/\\]token|\.kaggle[/\\]kaggle\.json|\.claude\.json\b|\.cursor[/\\]mcp\.json",
+        &["huggingface.co", "kaggle.com", "api.github.com"],
+    ),
+    store(
+        "a store of passwords",
+        r"\.password-store|\.kdbx\b|[/\\]share[/\\]keyrings",
+        &[],
+    ),
+    store(
+        "credentials of a registry or a storage",
+        r"\.m2[/\\]settings\.xml|\.gradle[/\\]gradle\.properties|\.yarnrc\.yml|composer[/\\]auth\.json|rclone\.conf|\.s3cfg\b|\.boto\b|\.oci[/\\]config",
+        &["registry.yarnpkg.com", "repo.maven.apache.org"],
+    ),
 ];
+
+const DOTENV: &str = "a file of variables";
+
+/// Returns the number of the kind of this name.
+pub(super) fn kind_of(name: &str) -> Option<usize> {
+    STORES.iter().position(|store| store.name == name)
+}
 
 static FILES: LazyLock<Vec<Lazy>> =
     LazyLock::new(|| STORES.iter().map(|store| Lazy::new(store.files)).collect());
 
 /// Words of which each file of [`STORES`] has one. No other text is given to an expression.
-pub(super) const WORDS: [&str; 41] = [
+pub(super) const WORDS: [&str; 56] = [
     "environ",
     ".ssh",
     "id_rsa",
@@ -191,31 +238,79 @@ pub(super) const WORDS: [&str; 41] = [
     ".pgpass",
     ".my.cnf",
     "/credentials",
+    ".env",
+    "huggingface",
+    "kaggle.json",
+    ".claude.json",
+    "mcp.json",
+    ".password-store",
+    ".kdbx",
+    "keyrings",
+    ".m2",
+    ".gradle",
+    ".yarnrc",
+    "rclone.conf",
+    ".s3cfg",
+    ".boto",
+    ".oci",
 ];
+
+static FINDER: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .build(WORDS)
+        .ok()
+});
 
 /// Returns the number of the kind of secret that a path or a word names.
 pub(super) fn find_store(text: &str) -> Option<usize> {
+    let has_word = || FINDER.as_ref().is_none_or(|finder| finder.is_match(text));
+    if text.len() > 4_096 || !has_others(text) && !has_word() {
+        return None;
+    }
     let text = text.to_ascii_lowercase();
-    if text.len() > 4_096 || !WORDS.iter().any(|word| text.contains(word)) && !has_others(&text) {
-        return None;
-    }
     // The public half of a key is for everybody.
-    let is_public = [".pub", "known_hosts", "authorized_keys", ".ssh/config"];
-    if is_public
-        .iter()
-        .any(|end| text.trim_end_matches(['"', '\'']).ends_with(end))
-    {
+    if is_public(&text) {
         return None;
     }
-    FILES
+    let find = |text: &str| {
+        FILES
+            .iter()
+            .position(|files| files.is_match(text.as_bytes()))
+    };
+    // `~/.aws//credentials` and `~/.{netrc,npmrc}`
+    let text = if text.contains("//") {
+        text.replace("//", "/")
+    } else {
+        text
+    };
+    let braced = text
+        .split_once('{')
+        .and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+    match braced {
+        Some((before, (inner, after))) if inner.contains(',') => inner
+            .split(',')
+            .take(MOST_ALTERNATIVES)
+            .find_map(|part| find(&format!("{before}{part}{after}"))),
+        _ => find(&text),
+    }
+}
+
+/// Largest number of alternatives in a path that are looked at.
+const MOST_ALTERNATIVES: usize = 8;
+
+/// Whether a path leads to the public half of a key, or to another file beside it.
+pub(super) fn is_public(path: &str) -> bool {
+    let path = path.trim_end_matches(['"', '\'']);
+    [".pub", "known_hosts", "authorized_keys", ".ssh/config"]
         .iter()
-        .position(|files| files.is_match(text.as_bytes()))
+        .any(|end| path.ends_with(end))
 }
 
 /// Whether a path has backslashes, or a word that is part of no other kind.
 fn has_others(text: &str) -> bool {
     text.contains('\\')
-        || [".bitcoin", ".electrum", "exodus"]
+        || [".bitcoin", ".electrum", "exodus", ".{", "/{"]
             .iter()
             .any(|word| text.contains(word))
 }

@@ -32,8 +32,8 @@ pub(crate) const SECRET_SENT: ScanRule = ScanRule {
 
 pub(crate) const FETCHED_RUN: ScanRule = ScanRule {
     rule: rule("VG-EF-002", "fetched-code-run", Severity::High),
-    // An installer in two steps looks the same. What is fetched and run in one step blocks by
-    // the rules about lines.
+    // An installer in two steps looks the same. A script that fetches and runs without a check
+    // blocks; what is fetched and run in one step blocks by the rules about lines.
     act: Act::Hint(0),
     message: "the code runs what it fetches from somebody else",
     mend: "ship the code in the skill, or download, show and check it (a pinned version, a checksum) before it runs",

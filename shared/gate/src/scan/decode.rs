@@ -3,6 +3,7 @@
 //! The decoded pieces together are never longer than the text that contains them, and they are not
 //! decoded again.
 
+use crate::base64::decode_base64;
 use std::ops::Range;
 
 /// A decoded piece of text, and where its encoded form stands in the raw text.
@@ -120,30 +121,6 @@ fn is_mixed_case(run: &[u8]) -> bool {
         .filter(|byte| matches!(byte, b'/' | b'-' | b'_'))
         .count();
     upper * 8 >= run.len() && lower * 8 >= run.len() && separators * 12 <= run.len()
-}
-
-/// Decodes the standard and the URL alphabet. Fewer than eight bits at the end are dropped.
-pub(super) fn decode_base64(run: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(run.len() * 3 / 4);
-    // Check neither alphabet, padding nor length, because decoders differ in what they accept. If
-    // the bytes are not base64, the result is not readable text and is dropped later.
-    let (mut bits, mut count) = (0_u32, 0);
-    for byte in run {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' | b'-' => 62,
-            _ => 63,
-        };
-        bits = (bits << 6) | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count & 0xFF) as u8);
-        }
-    }
-    out
 }
 
 const fn hex_digit(byte: u8) -> u8 {

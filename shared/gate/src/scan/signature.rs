@@ -1,7 +1,7 @@
 //! Recognises files that consist only of a signature: envelopes (DSSE, also in a Sigstore bundle)
 //! and web signatures (JWS). Addresses in a signed payload are identifiers that nothing fetches.
 
-use super::decode::decode_base64;
+use crate::base64::decode_base64;
 use crate::rule::has;
 use serde_json::{Map, Value};
 

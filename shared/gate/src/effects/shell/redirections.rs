@@ -1,13 +1,19 @@
 //! Redirections and documents of a shell.
 
 use super::super::commands::{self, Command, Word};
+use super::super::fragments::find_code;
 use super::super::graph::{Flow, Node};
+use super::super::program::Code;
 use super::Reader;
+
+/// Largest number of documents without an end that are read as code, too.
+const MOST_UNENDED: u32 = 16;
 
 impl Reader<'_> {
     /// Reads a redirection; returns the file that the output goes to.
     pub(super) fn read_redirection(&mut self, command: &Command) -> Option<Node> {
         let begun = self.at;
+        let descriptor = self.descriptor.take();
         while matches!(self.peek(), Some(b'<' | b'>' | b'&' | b'|')) && self.at < begun + 3 {
             // `<(` and `>(` are words.
             if self.at > begun && self.text.get(self.at - 1) == Some(&b'&') {
@@ -34,7 +40,7 @@ impl Reader<'_> {
             self.documents.push((word.text, quoted, command.input));
             return None;
         }
-        let value = commands::value_of(self.program, &word, place);
+        let value = commands::file_of(self.program, &word, &word.text, place);
         if is_text {
             self.program.copy(value, command.input, place);
             return None;
@@ -45,10 +51,17 @@ impl Reader<'_> {
                 .bytes()
                 .all(|byte| byte.is_ascii_digit() || byte == b'-')
         {
+            let number = word.text.bytes().next();
+            if let Some((host, node)) = number.and_then(|number| self.sockets.get(&number)) {
+                commands::send_to_socket(self.program, command, host, *node);
+            }
             return None;
         }
         if word.text.starts_with("/dev/tcp/") || word.text.starts_with("/dev/udp/") {
             commands::send_to_socket(self.program, command, &word.text, value);
+            if let Some(descriptor) = descriptor {
+                self.sockets.insert(descriptor, (word.text.clone(), value));
+            }
         }
         if is_read {
             self.program
@@ -56,7 +69,34 @@ impl Reader<'_> {
                 .edge(value, command.input, Flow::Read, place);
             None
         } else {
+            self.written.clone_from(&word.text);
             Some(value)
+        }
+    }
+
+    /// Reads a document that is written to a script.
+    fn read_written(&mut self, body: &str, begun: usize) {
+        let name = std::mem::take(&mut self.written);
+        let is_prose = [".md", ".txt", ".mdx"]
+            .iter()
+            .any(|end| name.ends_with(end));
+        if name.is_empty() || is_prose {
+            return;
+        }
+        for fragment in find_code(&name, body) {
+            if fragment.is_span {
+                continue;
+            }
+            let [input, output] = std::array::from_fn(|_| self.program.graph.fresh());
+            self.program.read_later(Code {
+                language: fragment.language,
+                text: fragment.text,
+                place: self.place(begun + fragment.start),
+                is_exact: fragment.is_exact,
+                input,
+                output,
+                depth: self.code.depth + 1,
+            });
         }
     }
 
@@ -65,6 +105,7 @@ impl Reader<'_> {
         for (end, is_quoted, input) in std::mem::take(&mut self.documents) {
             let begun = self.at;
             let mut until = self.text.len();
+            let mut is_ended = false;
             while self.at < self.text.len() {
                 let line = &self.text[self.at..];
                 let length = line
@@ -75,10 +116,16 @@ impl Reader<'_> {
                 self.at += length + 1;
                 if line[..length].trim_ascii() == end.as_bytes() {
                     until = here;
+                    is_ended = true;
                     break;
                 }
             }
             self.at = self.at.min(self.text.len());
+            // `1 << 2` is no document. Only a few are tried, because each is read to the end.
+            if !is_ended && self.unended < MOST_UNENDED {
+                self.unended += 1;
+                self.at = begun;
+            }
             let place = self.place(begun);
             let body = String::from_utf8_lossy(&self.text[begun..until]).into_owned();
             let node = if is_quoted {
@@ -91,6 +138,9 @@ impl Reader<'_> {
             };
             self.program.copy(node, input, place);
             commands::set_document(self.program, input, &body, place);
+            if is_ended {
+                self.read_written(&body, begun);
+            }
         }
     }
 
