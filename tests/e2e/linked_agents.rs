@@ -84,6 +84,16 @@ fn a_transform_reaches_the_folder_of_its_agent_on_a_linked_machine_and_no_other(
     machine.json("cloud pull --agent codex --yes");
     assert_seen(&machine, Some(VARIANT), Some(PLAIN));
 
+    // So do profiles of the publisher that choose for both agents.
+    let rules = "[[profile]]\nname = \"codex\"\nagent = \"codex\"\n[[profile]]\nname = \"claude\"\nagent = \"claude-code\"\n";
+    fs::write(owner.vault().join("profiles.toml"), rules).unwrap();
+    owner.json("approve profiles.toml --yes");
+    owner.json("sync --cloud");
+    for pull in ["cloud pull", "cloud pull --agent codex --yes"] {
+        machine.json(pull);
+        assert_seen(&machine, Some(VARIANT), Some(PLAIN));
+    }
+
     // A profile that leaves the skill out takes it from its agent alone.
     let rules = "[[profile]]\nname = \"codex\"\nagent = \"codex\"\n[[profile]]\nname = \"claude\"\nagent = \"claude-code\"\ninclude_tags = [\"none\"]\n";
     fs::write(owner.vault().join("profiles.toml"), rules).unwrap();
