@@ -52,7 +52,7 @@ pub(super) fn find_program(program: &Program, command: &Command) -> Vec<Word> {
         at += 1;
         let is_value = |word: &&Word| !is_known(&word.text) && !word.text.contains('/');
         if is_option && is_in(VALUES, text) && words.len() > at + 1 {
-            at += usize::from(next.filter(is_value).is_some());
+            at += usize::from(next.as_ref().is_some_and(is_value));
         }
     }
     let mut words = words;

@@ -197,8 +197,7 @@ impl Reader<'_> {
         }
         let name = String::from_utf8_lossy(&self.text[from..from + length]).into_owned();
         let node = match name.as_str() {
-            "@" | "*" => self.program.argument(file, &self.function(), ALL),
-            "OPTARG" => self.program.argument(file, &self.function(), ALL),
+            "@" | "*" | "OPTARG" => self.program.argument(file, &self.function(), ALL),
             digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
                 let number = digits.parse().unwrap_or(1);
                 let is_moved = self.has_shift && number > 0;
