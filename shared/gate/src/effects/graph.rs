@@ -13,6 +13,9 @@ pub(super) type Node = u32;
 /// Largest number of values, and of ways between them. Real skills need less than a tenth.
 const MOST_VALUES: Node = 1 << 20;
 const MOST_EDGES: usize = 1 << 20;
+/// Number of values, and of ways between them, that any piece of code may have. It gets one more for
+/// each of its bytes. Real code has less than one for two bytes.
+const LEAST_OF_PIECE: Node = 1 << 18;
 /// Largest number of values that are searched for the addresses that a call is given.
 const MOST_SEARCHED: usize = 2_000;
 
@@ -145,6 +148,9 @@ pub(super) struct Graph {
     pub exact: HashSet<Node>,
     /// Values of words as they stand in the code, and of what is read: they name no other address.
     pub literals: Vec<Node>,
+    /// Numbers of values and of ways at which the current piece of code ends.
+    most_values: Node,
+    most_edges: usize,
     /// The first place at which a bound was reached, so that the graph is not complete.
     pub cut: Option<Place>,
 }
@@ -182,11 +188,26 @@ impl Graph {
         node
     }
 
-    /// Returns whether the graph has all the values and ways that it may have. The readers then stop:
-    /// some read a bracket once as statements and once as a value, which doubles their work with
-    /// each bracket inside another one.
+    /// Begins a piece of code of this many bytes, which gets a part of the room that is left, so that
+    /// it cannot keep other pieces from being read.
+    pub(super) fn begin_piece(&mut self, length: usize) {
+        let length = Node::try_from(length).unwrap_or(Node::MAX);
+        let values = self.count.saturating_add(LEAST_OF_PIECE);
+        self.most_values = values.saturating_add(length).min(MOST_VALUES);
+        let edges = self.edges.len() + LEAST_OF_PIECE as usize;
+        self.most_edges = edges.saturating_add(length as usize).min(MOST_EDGES);
+    }
+
+    /// Returns whether the graph has all the values and ways that it may have, and the readers have to
+    /// stop: some read a bracket once as statements and once as a value, which doubles their work
+    /// with each bracket inside another one.
     pub(super) fn is_full(&self) -> bool {
         self.count >= MOST_VALUES || self.edges.len() >= MOST_EDGES
+    }
+
+    /// Returns whether the current piece of code has all the values and ways that it may have.
+    pub(super) fn is_piece_full(&self) -> bool {
+        self.count >= self.most_values || self.edges.len() >= self.most_edges
     }
 
     /// Remembers that what stands at this place is not followed.
@@ -233,6 +254,12 @@ impl Graph {
     /// Remembers the text of a literal.
     pub(super) fn set_text(&mut self, node: Node, text: &str) {
         self.texts.insert(node, text.to_ascii_lowercase());
+    }
+
+    /// Number of bytes of all keys.
+    #[cfg(test)]
+    pub(super) fn length_of_keys(&self) -> usize {
+        self.keys.keys().map(String::len).sum()
     }
 
     /// Number of ways between values.

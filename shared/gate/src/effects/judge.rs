@@ -48,9 +48,7 @@ struct Chain<'a> {
 }
 
 /// Endings of scripts.
-const SCRIPTS: [&str; 9] = [
-    "sh", "bash", "zsh", "py", "js", "mjs", "cjs", "ts", "rb",
-];
+const SCRIPTS: [&str; 9] = ["sh", "bash", "zsh", "py", "js", "mjs", "cjs", "ts", "rb"];
 /// Words of scripts that check what they fetch.
 const CHECKS: [&str; 10] = [
     "sha256",

@@ -23,7 +23,7 @@ use crate::rules::effects::CODE_CUT;
 use aho_corasick::AhoCorasick;
 use graph::Place;
 use judge::Judge;
-use program::{Code, Language, MARK, Program};
+use program::{Code, Language, MARK, PLACE, Program};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -230,7 +230,7 @@ pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec
                     offset: u32::try_from(fragment.start).unwrap_or(u32::MAX),
                 },
                 // Only code that a reader puts together has marks.
-                text: fragment.text.replace(MARK, " "),
+                text: fragment.text.replace([MARK, PLACE], " "),
                 is_exact: fragment.is_exact,
                 input,
                 output,
@@ -248,6 +248,7 @@ pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec
             break;
         }
         work += 4 * code.text.len() as u64;
+        program.graph.begin_piece(code.text.len());
         match code.language {
             Language::Shell => shell::read_shell(&code, &mut program),
             _ => script::read_script(&code, &mut program),

@@ -38,7 +38,9 @@ const MOST_PRINTED: usize = 4 << 20;
 pub(super) const ALL: usize = 99;
 /// Mark around the number of a value inside a text.
 pub(super) const MARK: char = '\u{1}';
-/// The same as a byte.
+/// Stands for code in a text, before its value is known.
+pub(super) const PLACE: char = '\u{2}';
+/// [`MARK`] as a byte.
 pub(super) const MARK_BYTE: u8 = 1;
 
 /// How a call takes what it is given.

@@ -17,6 +17,8 @@ use std::collections::{HashMap, HashSet};
 const MOST_JOINED: usize = 12;
 /// Largest number of expressions and statements inside one another.
 const MOST_NESTED: u32 = 120;
+/// Longest path of members (`a.b.c`), in bytes. Each beginning of a path is a variable.
+const LONGEST_PATH: usize = 128;
 /// Longest list that is remembered as the words of a command.
 const LONGEST_COMMAND: usize = 64;
 
@@ -166,7 +168,7 @@ impl Script<'_> {
     /// Reads a statement. Returns the scope of the function whose body follows, if it is the head
     /// of one.
     fn read_statement(&mut self, tokens: &[Token], scope: usize) -> Option<usize> {
-        if self.nested >= MOST_NESTED || self.program.graph.is_full() {
+        if self.nested >= MOST_NESTED || self.program.graph.is_piece_full() {
             let place = self.place(tokens.first().map_or(0, |token| token.at));
             self.program.graph.cut_at(place);
             return None;
@@ -226,7 +228,7 @@ impl Script<'_> {
     /// Returns the value of an expression: of all that stands in it.
     pub(super) fn evaluate(&mut self, tokens: &[Token], scope: usize) -> Node {
         let result = self.program.graph.fresh();
-        if self.nested >= MOST_NESTED || self.program.graph.is_full() {
+        if self.nested >= MOST_NESTED || self.program.graph.is_piece_full() {
             let place = self.place(tokens.first().map_or(0, |token| token.at));
             self.program.graph.cut_at(place);
             return result;
@@ -315,6 +317,9 @@ impl Script<'_> {
                         at += 1;
                         continue;
                     };
+                    if path.len() > LONGEST_PATH {
+                        path.clear();
+                    }
                     path = format!("{path}.{name}");
                     at += 2;
                     let is_call = tokens

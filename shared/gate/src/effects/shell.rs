@@ -443,7 +443,7 @@ impl Reader<'_> {
 
     /// Reads the commands of a substitution up to its closing byte.
     fn read_nested(&mut self, input: Node, output: Node, close: u8) {
-        if self.nested >= MOST_NESTED || self.program.graph.is_full() {
+        if self.nested >= MOST_NESTED || self.program.graph.is_piece_full() {
             let place = self.place(self.at);
             self.program.graph.cut_at(place);
             return;

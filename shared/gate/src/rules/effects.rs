@@ -58,7 +58,7 @@ pub(crate) const FETCHED_RUN: ScanRule = ScanRule {
 /// What lies beyond a bound is left to the rules about lines, and the finding says so.
 pub(crate) const CODE_CUT: ScanRule = ScanRule {
     rule: rule("VG-EF-009", "code-not-followed", Severity::Medium),
-    act: Act::Warn,
+    act: Act::Block,
     message: "the code of the skill is too large or too deep to follow what it does",
     mend: "split the code, or leave out what is generated",
     ..RULE

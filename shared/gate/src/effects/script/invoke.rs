@@ -2,7 +2,7 @@
 
 use super::super::calls::{self, Effect, effect_of};
 use super::super::graph::{Flow, Node, Place};
-use super::super::program::{Call, Code, Language, MARK};
+use super::super::program::{Call, Code, Language, MARK, PLACE};
 use super::super::tokens::{Kind, Token, embedded_code};
 use super::{LONGEST_COMMAND, Script, split_commas};
 
@@ -408,9 +408,6 @@ impl Script<'_> {
         *text += &format!("{MARK}{value}{MARK}");
     }
 }
-
-/// Stands for code in a text.
-const PLACE: char = '\u{2}';
 
 /// Puts [`PLACE`] where code stands in a text.
 fn without_code(value: &str, language: Language) -> String {
