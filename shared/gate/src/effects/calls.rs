@@ -61,7 +61,7 @@ const NAMES: [(Effect, &str); 15] = [
     (Effect::WritesThere, " write_text write_bytes writelines "),
     (
         Effect::CopiesFile,
-        " copy2 copyfile copyfilesync copytree copy-item move-item cpsync renamesync ",
+        " copy2 copyfile copyfilesync copytree copy-item move-item cpsync renamesync linksync symlinksync ",
     ),
     (
         Effect::Sends,
@@ -69,7 +69,7 @@ const NAMES: [(Effect, &str); 15] = [
     ),
     (
         Effect::SendsThere,
-        " post put patch get request send write end emit delete head upload resolve resolve4 resolvetxt lookup connect ",
+        " post put patch get request send write writeline writelineasync writeasync end emit delete head upload resolve resolve4 resolvetxt lookup connect ",
     ),
     (
         Effect::SendsFile,
@@ -77,7 +77,7 @@ const NAMES: [(Effect, &str); 15] = [
     ),
     (
         Effect::Starts,
-        " system popen check_output check_call getoutput getstatusoutput execsync spawn spawnsync execfile execfilesync execa execasync shell_exec passthru create_subprocess_exec create_subprocess_shell ",
+        " system popen check_output check_call getoutput getstatusoutput execsync spawn spawnsync execfile execfilesync execa execasync shell_exec passthru create_subprocess_exec create_subprocess_shell execl execle execlp execlpe execv execve execvp execvpe spawnl spawnlp spawnv spawnvp posix_spawn ",
     ),
     (
         Effect::Runs,
@@ -86,7 +86,7 @@ const NAMES: [(Effect, &str); 15] = [
     (Effect::Prints, " print write-output write-host echo puts "),
     (
         Effect::Drops,
-        " len exists isfile isdir is_file is_dir existssync stat statsync isinstance typeof test-path unlink unlinksync remove rmtree mkdir makedirs mkdirsync chmod sha256 sha1 md5 createhash int bool access accesssync hasattr startswith endswith includes get-filehash getsize ",
+        " len exists isfile isdir is_file is_dir existssync stat statsync isinstance typeof test-path unlink unlinksync remove rmtree mkdir makedirs mkdirsync chmod sha256 sha1 md5 createhash digest hexdigest computehash sign sign_message createsign createhmac has int bool access accesssync hasattr startswith endswith includes get-filehash getsize ",
     ),
     (
         Effect::Narrows,
@@ -114,9 +114,15 @@ pub(super) fn effect_of(path: &str, is_python: bool) -> Effect {
     let last = path.rsplit('.').next().unwrap_or(path);
     let base = path.split('.').next().unwrap_or_default();
     match (base, last) {
+        ("jwt" | "jose", "encode") | ("hmac", "new") => return Effect::Drops,
+        ("os", "link" | "symlink" | "rename" | "renames" | "replace") => {
+            return Effect::CopiesFile;
+        }
         ("shutil", "copy" | "move") => return Effect::CopiesFile,
         ("json" | "pickle" | "yaml" | "marshal", "dump") => return Effect::WritesFirst,
-        ("subprocess", "run" | "call") | ("bun", "$") => return Effect::Starts,
+        ("subprocess", "run" | "call" | "popen") | ("bun", "$") | ("deno", "command") => {
+            return Effect::Starts;
+        }
         (_, "exec") if is_python && path == "exec" => return Effect::Runs,
         ("scriptblock", "create") => return Effect::Runs,
         ("child_process" | "cp" | "exec" | "require()", "exec") if !is_python => {
@@ -144,6 +150,15 @@ pub(super) fn connects(path: &str) -> bool {
 pub(super) fn is_network(path: &str) -> bool {
     let base = path.split('.').next().unwrap_or_default();
     path.contains('.') && is_in(NETWORK, base)
+}
+
+/// Whether a path is a module or an object whose members do something.
+pub(super) fn is_module(path: &str) -> bool {
+    is_in(NETWORK, path)
+        || is_in(
+            " os os.environ sys sys.argv sys.stdin subprocess asyncio importlib fs fs.promises child_process process process.env process.argv process.stdin shutil urllib.request http.client ",
+            path,
+        )
 }
 
 /// Whether a call answers with what another machine sends.

@@ -11,6 +11,7 @@ mod commands;
 mod fragments;
 mod graph;
 mod judge;
+mod own_files;
 mod program;
 mod script;
 mod shell;
@@ -23,12 +24,10 @@ use crate::rules::effects::CODE_CUT;
 use aho_corasick::AhoCorasick;
 use graph::Place;
 use judge::Judge;
-use program::{Code, Language, MARK, PLACE, Program};
+use program::{Code, Language, MARK, MOST_READ, PLACE, Program};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// Largest number of bytes of code that are read in a skill, with code inside other code.
-const MOST_READ: usize = 32 << 20;
 /// Words of which code that sends something has one.
 const SENDERS: [&str; 65] = [
     "curl",
@@ -205,8 +204,7 @@ pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec
     let mut program = Program::default();
     let mut work = 0;
     for (number, source) in (0_u32..).zip(sources) {
-        let name = source.path.rsplit('/').next().unwrap_or(source.path);
-        program.files.entry(name.to_owned()).or_insert(number);
+        program.files.add(source.path, number);
     }
     for (file, source) in (0_u32..).zip(sources) {
         for fragment in fragments::find_code(source.path, source.raw) {
@@ -249,6 +247,9 @@ pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec
         }
         work += 4 * code.text.len() as u64;
         program.graph.begin_piece(code.text.len());
+        if code.depth == 0 {
+            program.begin_piece();
+        }
         match code.language {
             Language::Shell => shell::read_shell(&code, &mut program),
             _ => script::read_script(&code, &mut program),

@@ -3,8 +3,9 @@
 
 use super::Source as Text;
 use super::graph::{Flow, Graph, Node, Place, Sink, Source};
+use super::own_files::OwnFiles;
 use super::stores::{FETCHED, find_store};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A language, by its reader.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -30,10 +31,18 @@ pub(super) struct Code {
     pub depth: u32,
 }
 
+/// Largest number of bytes of code that are read in a skill, with code inside other code.
+pub(super) const MOST_READ: usize = 32 << 20;
+/// Largest number of bytes of code that a piece of code puts together or has inside.
+const MOST_WAITING: usize = 4 << 20;
 /// Largest number of pieces of code inside one another.
 pub(super) const MOST_DEPTH: u32 = 6;
 /// Largest number of bytes of texts that commands print as they stand in the code.
 const MOST_PRINTED: usize = 4 << 20;
+/// Largest number of pairs of files of which one imports the other, over names that may mean several.
+const MOST_IMPORTS: usize = 1 << 16;
+/// Largest number of names that are compared between files that import one another.
+const MOST_COMPARED: usize = 1 << 23;
 /// Number of the argument that stands for all of them.
 pub(super) const ALL: usize = 99;
 /// Mark around the number of a value inside a text.
@@ -61,8 +70,7 @@ pub(super) enum Call {
 pub(super) struct Program {
     pub graph: Graph,
     pub open: Vec<Code>,
-    /// For each name of a file of the skill, its number.
-    pub files: HashMap<String, u32>,
+    pub files: OwnFiles,
     /// For each call of `graph.sinks`, how it takes its value.
     pub calls: Vec<Call>,
     /// Values that are connections to other machines.
@@ -96,6 +104,11 @@ pub(super) struct Program {
     pub read: HashSet<u32>,
     /// Files that a command runs though their names are none of code.
     pub started: Vec<(u32, Language)>,
+    /// Number of bytes of code inside other code, so far, and of those in the current piece of code.
+    waiting: usize,
+    waiting_here: usize,
+    /// Pairs of files of which a path may mean either one.
+    pub same_files: BTreeSet<(u32, u32)>,
 }
 
 impl Program {
@@ -120,13 +133,20 @@ impl Program {
         self.graph.keyed(format!("named {file} {function} {name}"))
     }
 
-    /// Returns the file of the skill that a path or the name of a module leads to.
-    pub(super) fn own_file(&self, path: &str) -> Option<u32> {
-        let path = path.trim_matches(['"', '\'', ' ']);
-        let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-        let ends = ["", ".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".ps1"];
-        ends.iter()
-            .find_map(|end| self.files.get(&format!("{name}{end}")).copied())
+    /// Returns the file of the skill that a path or the name of a module leads to. If it may be one
+    /// of several, they are joined.
+    pub(super) fn own_file(&mut self, path: &str) -> Option<u32> {
+        let (found, is_cut) = self.files.find(path);
+        let (first, others) = found.split_first()?;
+        if is_cut {
+            self.graph.cut_at(Place {
+                file: *first,
+                offset: 0,
+            });
+        }
+        self.same_files
+            .extend(others.iter().map(|other| (*first, *other)));
+        Some(*first)
     }
 
     pub(super) fn copy(&mut self, from: Node, to: Node, place: Place) {
@@ -210,17 +230,28 @@ impl Program {
 
     /// Joins everything that has the same name in a file and in one that it imports.
     pub(super) fn join_imports(&mut self) {
-        self.imports.sort_unstable();
-        self.imports.dedup();
-        let imports = std::mem::take(&mut self.imports);
+        self.share_same_files();
+        let imports: BTreeSet<(u32, u32)> = std::mem::take(&mut self.imports).into_iter().collect();
+        let reexported = self.files.reexported(&imports);
         let names = self.graph.names_by_file();
         self.join_exported(&names);
-        for (file, other) in imports {
+        let mut compared = 0;
+        for (file, other) in imports.union(&reexported).copied() {
             let (Some(here), Some(there)) = (names.get(&file), names.get(&other)) else {
                 continue;
             };
-            for (name, node) in here {
-                if let Some(same) = there.get(name).filter(|_| file != other) {
+            let (few, many) = if here.len() < there.len() {
+                (here, there)
+            } else {
+                (there, here)
+            };
+            compared += few.len();
+            if compared > MOST_COMPARED {
+                self.graph.cut_at(Place { file, offset: 0 });
+                return;
+            }
+            for (name, node) in few {
+                if let Some(same) = many.get(name).filter(|_| file != other) {
                     let place = Place {
                         file,
                         offset: u32::MAX,
@@ -295,13 +326,67 @@ impl Program {
         None
     }
 
+    /// Lets files that a path may mean get and print the same, and be imported together.
+    fn share_same_files(&mut self) {
+        self.imports.sort_unstable();
+        self.imports.dedup();
+        let mut importers = BTreeMap::<u32, Vec<u32>>::new();
+        for (file, other) in &self.imports {
+            importers.entry(*other).or_default().push(*file);
+        }
+        for (first, other) in std::mem::take(&mut self.same_files) {
+            let place = Place {
+                file: other,
+                offset: u32::MAX,
+            };
+            for number in (0..=9).chain([ALL]) {
+                let given = self.argument(first, "", number);
+                let taken = self.argument(other, "", number);
+                self.copy(given, taken, place);
+            }
+            let printed = self.returned(other, "");
+            let value = self.returned(first, "");
+            self.copy(printed, value, place);
+            let files = importers.get(&first).map_or(&[][..], Vec::as_slice);
+            if self.imports.len() + files.len() > MOST_IMPORTS {
+                self.graph.cut_at(Place {
+                    file: other,
+                    offset: 0,
+                });
+                return;
+            }
+            self.imports.extend(files.iter().map(|file| (*file, other)));
+        }
+    }
+
     /// Hands code inside other code to its reader.
     pub(super) fn read_later(&mut self, code: Code) {
         if code.depth >= MOST_DEPTH {
             self.graph.cut_at(code.place);
-        } else if !code.text.trim().is_empty() {
+        } else if !code.text.trim().is_empty() && !self.is_waiting_full(code.place) {
+            self.add_waiting(code.text.len());
             self.open.push(code);
         }
+    }
+
+    /// Counts work on code inside other code, in bytes.
+    pub(super) fn add_waiting(&mut self, count: usize) {
+        self.waiting += count;
+        self.waiting_here += count;
+    }
+
+    /// Begins a piece of code that stands in no other one.
+    pub(super) fn begin_piece(&mut self) {
+        self.waiting_here = 0;
+    }
+
+    /// Whether so much code is still to be read that no more of it will be.
+    pub(super) fn is_waiting_full(&mut self, place: Place) -> bool {
+        let is_full = self.waiting_here > MOST_WAITING || self.waiting > MOST_READ;
+        if is_full {
+            self.graph.cut_at(place);
+        }
+        is_full
     }
 }
 

@@ -1,16 +1,24 @@
 //! Reads Python, JavaScript and PowerShell as far as values go: assignments, calls, returned values,
 //! and functions with their parameters.
 
+mod chain;
 mod functions;
 mod invoke;
+mod names;
 mod power;
+mod process;
+mod receivers;
 mod statements;
+mod types;
 
 use super::calls;
 use super::graph::{Flow, Node, Place};
 use super::program::{Code, Language, Program};
-use super::stores::{ENVIRONMENT, find_store};
+use super::stores::find_store;
 use super::tokens::{Kind, Token, read_tokens};
+use names::Names;
+use process::Written;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 /// Largest number of parts of a path that are joined to find a file of secrets.
@@ -19,8 +27,8 @@ const MOST_JOINED: usize = 12;
 const MOST_NESTED: u32 = 120;
 /// Longest path of members (`a.b.c`), in bytes. Each beginning of a path is a variable.
 const LONGEST_PATH: usize = 128;
-/// Longest list that is remembered as the words of a command.
-const LONGEST_COMMAND: usize = 64;
+/// Longest expression that is searched for a path that is put together in it.
+const LONGEST_JOINED: usize = 64;
 
 /// A function, or the file itself.
 struct Scope {
@@ -28,7 +36,11 @@ struct Scope {
     number: usize,
     parent: Option<usize>,
     function: String,
+    /// The class, if it is the body of one. The names in it are those of the scope around.
+    class: Option<String>,
     declared: HashSet<String>,
+    /// Names that it takes from the scopes around (`global`).
+    outer: HashSet<String>,
 }
 
 pub(super) struct Script<'a> {
@@ -37,8 +49,17 @@ pub(super) struct Script<'a> {
     scopes: Vec<Scope>,
     /// Texts of variables that are assigned once as they stand.
     constants: HashMap<Node, String>,
-    /// Lists of variables, which may be commands.
-    lists: HashMap<Node, Vec<Token>>,
+    /// What variables are assigned, as it is written, if it may be a command.
+    written: HashMap<Node, Written>,
+    names: Names,
+    /// Functions whose calls look like members.
+    properties: HashSet<String>,
+    /// What is written to processes that the code starts.
+    process_input: Node,
+    /// Blocks of PowerShell with parameters, by the names that they got.
+    blocks: Vec<String>,
+    /// Number of tokens in `written`.
+    written_tokens: usize,
     /// Number of expressions and statements around the current one.
     nested: u32,
 }
@@ -49,6 +70,7 @@ pub(super) fn read_script(code: &Code, program: &mut Program) {
     if is_cut {
         program.graph.cut_at(code.place);
     }
+    let process_input = program.graph.fresh();
     let mut script = Script {
         code,
         program,
@@ -56,10 +78,17 @@ pub(super) fn read_script(code: &Code, program: &mut Program) {
             number: 0,
             parent: None,
             function: String::new(),
+            class: None,
             declared: HashSet::new(),
+            outer: HashSet::new(),
         }],
         constants: HashMap::new(),
-        lists: HashMap::new(),
+        written: HashMap::new(),
+        written_tokens: 0,
+        names: Names::default(),
+        properties: HashSet::new(),
+        process_input,
+        blocks: Vec::new(),
         nested: 0,
     };
     script.read_block(&tokens, 0);
@@ -71,6 +100,36 @@ fn split_commas(tokens: &[Token]) -> impl Iterator<Item = &[Token]> {
         .split(|token| token.is_sign(","))
         .map(trim_lines)
         .filter(|part| !part.is_empty())
+}
+
+/// Splits the items of a bracket. The commas behind the `for` of a comprehension part names.
+fn split_items(tokens: &[Token], language: Language) -> impl Iterator<Item = &[Token]> {
+    let is_loop = |token: &Token| language == Language::Python && token.name() == Some("for");
+    let end = tokens.iter().position(is_loop).unwrap_or(tokens.len());
+    let head = &tokens[..end];
+    let last = head.iter().rposition(|token| token.is_sign(","));
+    let from = if end < tokens.len() {
+        last.map_or(0, |at| at + 1)
+    } else {
+        tokens.len()
+    };
+    let rest = Some(trim_lines(&tokens[from..])).filter(|rest| !rest.is_empty());
+    split_commas(&tokens[..from]).chain(rest)
+}
+
+/// Splits `const a = 1, b = 2`.
+fn split_declared(tokens: &[Token], is_declared: bool) -> Vec<&[Token]> {
+    let mut parts = Vec::new();
+    let mut from = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        let is_next = tokens.get(at + 2).is_some_and(|sign| sign.is_sign("="));
+        if is_declared && is_next && token.is_sign(",") {
+            parts.push(&tokens[from..at]);
+            from = at + 1;
+        }
+    }
+    parts.push(&tokens[from..]);
+    parts
 }
 
 fn trim_lines(mut tokens: &[Token]) -> &[Token] {
@@ -131,8 +190,17 @@ impl Script<'_> {
         self.code.place.file
     }
 
-    /// The variable of this name that is seen from a scope.
-    pub(super) fn variable(&mut self, scope: usize, name: &str) -> Node {
+    /// The name as this language compares it.
+    fn folded<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        if self.code.language == Language::PowerShell {
+            Cow::Owned(name.to_ascii_lowercase())
+        } else {
+            Cow::Borrowed(name)
+        }
+    }
+
+    /// The number of the scope whose variable of this name is seen from a scope.
+    fn scope_of(&self, scope: usize, name: &str) -> usize {
         let mut at = scope;
         while !self.scopes[at].declared.contains(name) {
             match self.scopes[at].parent {
@@ -140,18 +208,33 @@ impl Script<'_> {
                 None => break,
             }
         }
-        let number = self.scopes[at].number;
-        self.program.variable(self.file(), number, name)
+        self.scopes[at].number
+    }
+
+    /// The variable of this name that is seen from a scope.
+    pub(super) fn variable(&mut self, scope: usize, name: &str) -> Node {
+        let name = self.folded(name);
+        let number = self.scope_of(scope, &name);
+        self.program.variable(self.file(), number, &name)
     }
 
     fn declare(&mut self, scope: usize, name: &str) {
-        self.scopes[scope].declared.insert(name.to_owned());
+        let name = self.folded(name).into_owned();
+        if !self.scopes[scope].outer.contains(&name) {
+            self.scopes[scope].declared.insert(name);
+        }
     }
 
     fn read_block(&mut self, tokens: &[Token], scope: usize) {
         // Bodies of Python: the indentation of the head, and the scope.
         let mut bodies: Vec<(usize, usize)> = Vec::new();
-        for (indent, statement) in split_statements(tokens) {
+        let statements = split_statements(tokens);
+        for (at, (_, statement)) in statements.iter().enumerate() {
+            self.name_statement(statement, scope);
+            let next = statements.get(at + 1).map_or(&[][..], |next| next.1);
+            self.name_property(statement, next);
+        }
+        for (indent, statement) in statements {
             if statement.is_empty() {
                 continue;
             }
@@ -181,6 +264,8 @@ impl Script<'_> {
 
     fn read_nested_statement(&mut self, mut tokens: &[Token], scope: usize) -> Option<usize> {
         let mut is_declared = false;
+        self.read_export(tokens, scope);
+        tokens = self.without_attributes(tokens);
         while let Some((first, rest)) = tokens.split_first() {
             match first.name() {
                 Some("const" | "let" | "var") => is_declared = true,
@@ -192,26 +277,46 @@ impl Script<'_> {
         let (first, rest) = tokens.split_first()?;
         match first.name() {
             Some("def") if self.code.language == Language::Python => {
-                let name = rest
-                    .first()
-                    .and_then(Token::name)
-                    .unwrap_or_default()
-                    .to_owned();
-                let params = rest
-                    .get(1)
-                    .and_then(|token| token.group(b'('))
-                    .unwrap_or_default();
-                let inner = self.open_function(&name, params, scope);
-                let body = rest.iter().position(|token| token.is_sign(":"));
-                if let Some(body) = body
-                    .and_then(|at| rest.get(at + 1..))
-                    .filter(|body| !body.is_empty())
-                {
-                    self.read_statement(body, inner);
-                }
-                return Some(inner);
+                return Some(self.read_definition(rest, scope));
             }
-            Some("import" | "from") => self.read_import(rest),
+            Some("import" | "from")
+                if rest.first().is_some_and(|next| next.group(b'(').is_none()) =>
+            {
+                self.read_import(tokens, scope);
+            }
+            Some("class") => return self.read_class(rest, scope),
+            Some("global" | "nonlocal") if self.code.language == Language::Python => {
+                let names = rest.iter().filter_map(Token::name).map(str::to_owned);
+                self.scopes[scope].outer.extend(names);
+            }
+            Some(
+                "if" | "elif" | "else" | "while" | "try" | "except" | "finally" | "case" | "match",
+            ) if self.code.language == Language::Python
+                && !(matches!(first.name(), Some("case" | "match"))
+                    && matches!(
+                        rest.first(),
+                        Some(Token {
+                            kind: Kind::Sign(_),
+                            ..
+                        })
+                    )) =>
+            {
+                self.read_head(rest, scope);
+            }
+            Some("raise" | "throw") => {
+                let value = self.evaluate(rest, scope);
+                let raised = self.program.returned(self.file(), "raise");
+                let place = self.place(first.at);
+                self.program.copy(value, raised, place);
+            }
+            Some(word)
+                if self.code.language == Language::PowerShell
+                    && word.eq_ignore_ascii_case("param") =>
+            {
+                let params = rest.first().and_then(|token| token.group(b'('));
+                self.declare_parameters(params.unwrap_or_default(), scope);
+                self.read_statement(&rest[1.min(rest.len())..], scope);
+            }
             Some("return" | "yield") => {
                 let value = self.evaluate(rest, scope);
                 let function = self.scopes[scope].function.clone();
@@ -220,9 +325,28 @@ impl Script<'_> {
                 self.program.copy(value, returned, place);
             }
             Some("with" | "for") => self.read_loop(rest, scope),
-            _ => self.read_assignment(tokens, scope, is_declared),
+            _ => {
+                for part in split_declared(tokens, is_declared) {
+                    self.read_assignment(part, scope, is_declared);
+                }
+            }
         }
         None
+    }
+
+    /// Reads a function of Python, behind `def`; returns its scope.
+    fn read_definition(&mut self, tokens: &[Token], scope: usize) -> usize {
+        let name = tokens.first().and_then(Token::name).unwrap_or_default();
+        let params = tokens.get(1).and_then(|token| token.group(b'('));
+        let inner = self.open_function(name, params.unwrap_or_default(), scope);
+        let colon = tokens.iter().position(|token| token.is_sign(":"));
+        if let Some(body) = colon
+            .and_then(|at| tokens.get(at + 1..))
+            .filter(|body| !body.is_empty())
+        {
+            self.read_statement(body, inner);
+        }
+        inner
     }
 
     /// Returns the value of an expression: of all that stands in it.
@@ -251,24 +375,39 @@ impl Script<'_> {
                 at += end;
                 continue;
             }
+            // A method of a class, or the body behind a condition.
+            if let (Kind::Name(name), Some(method)) = (&tokens[at].kind, self.method_of(tokens, at))
+            {
+                at = self.read_method(name, &method, (tokens, at, scope));
+                continue;
+            }
             match &tokens[at].kind {
-                // A method of a class, or the body behind a condition.
-                Kind::Name(name) if is_method(&tokens[at..]) => {
-                    let params = tokens[at + 1].group(b'(').unwrap_or_default();
-                    let is_control = matches!(
-                        name.as_str(),
-                        "if" | "while" | "switch" | "catch" | "foreach" | "for" | "elseif"
-                    );
-                    if is_control {
-                        self.read_taken(params, scope);
-                        self.read_block(tokens[at + 2].group(b'{').unwrap_or_default(), scope);
-                    } else {
-                        let inner = self.open_function(name, params, scope);
-                        self.read_block(tokens[at + 2].group(b'{').unwrap_or_default(), inner);
-                    }
-                    at += 3;
+                Kind::Name(name) if name == "class" && self.code.language != Language::Python => {
+                    let head = tokens[at..].iter().take(LONGEST_JOINED);
+                    let body = head
+                        .enumerate()
+                        .find_map(|(at, token)| token.group(b'{').map(|_| at));
+                    let end = body.map_or(at + 1, |body| at + body + 1);
+                    self.read_class(&tokens[at + 1..end], scope);
+                    at = end;
                 }
-                Kind::Name(name) if is_keyword(name) => at += 1,
+                Kind::Name(name) if name == "for" && self.code.language == Language::Python => {
+                    at = self.read_comprehension(tokens, at, (scope, result));
+                }
+                Kind::Name(name)
+                    if is_keyword(name)
+                        || name == "from" && self.code.language == Language::Python =>
+                {
+                    at += 1;
+                }
+                // `(chunk := f.read(512))`
+                Kind::Name(_) if self.inner_assignment(tokens, at).is_some() => {
+                    let sign = self.inner_assignment(tokens, at).unwrap_or(at);
+                    let value = self.evaluate(&tokens[sign + 1..], scope);
+                    self.assign(&tokens[at..sign], value, scope);
+                    self.program.copy(value, result, place);
+                    at = tokens.len();
+                }
                 Kind::Name(_) | Kind::Text(..) | Kind::Group(..) => {
                     let (value, end) = self.evaluate_chain(tokens, at, scope);
                     self.program.copy(value, result, place);
@@ -278,98 +417,6 @@ impl Script<'_> {
             }
         }
         self.find_joined(tokens, result, scope);
-    }
-
-    /// Evaluates a name, text or bracket with the members and calls behind it.
-    fn evaluate_chain(&mut self, tokens: &[Token], begun: usize, scope: usize) -> (Node, usize) {
-        let place = self.place(tokens[begun].at);
-        let mut path = String::new();
-        let mut value = match &tokens[begun].kind {
-            Kind::Name(name) => {
-                path.clone_from(name);
-                self.variable(scope, name)
-            }
-            Kind::Text(text, code) => self.text_value(text, code, place, scope),
-            Kind::Group(b'{', inner) => self.evaluate_object(inner, scope),
-            Kind::Group(_, inner) => {
-                // A type of PowerShell: `[scriptblock]::Create(…)`.
-                if let [only] = inner.as_slice()
-                    && self.code.language == Language::PowerShell
-                {
-                    path.push_str(only.name().unwrap_or_default());
-                }
-                let node = self.program.graph.fresh();
-                for part in split_commas(inner) {
-                    let value = self.evaluate(part, scope);
-                    self.program.copy(value, node, place);
-                }
-                self.find_joined(inner, node, scope);
-                node
-            }
-            _ => self.program.graph.fresh(),
-        };
-        let mut at = begun + 1;
-        while let Some(token) = tokens.get(at) {
-            let next = tokens.get(at + 1);
-            match &token.kind {
-                Kind::Sign("." | "?." | "::" | "->") => {
-                    let Some(name) = next.and_then(Token::name) else {
-                        at += 1;
-                        continue;
-                    };
-                    if path.len() > LONGEST_PATH {
-                        path.clear();
-                    }
-                    path = format!("{path}.{name}");
-                    at += 2;
-                    let is_call = tokens
-                        .get(at)
-                        .is_some_and(|token| token.group(b'(').is_some());
-                    if !is_call {
-                        let member = self.variable(scope, &path);
-                        let part = self.program.graph.fresh();
-                        self.program.graph.edge(value, part, Flow::Narrow, place);
-                        self.program.copy(member, part, place);
-                        value = part;
-                        if !is_compared(tokens, begun) {
-                            self.find_environment(&path, tokens.get(at), value, place);
-                        }
-                    } else if path == "os.environ.items" || path == "os.environ.copy" {
-                        self.program.add_secret(value, ENVIRONMENT, true, place);
-                    }
-                }
-                Kind::Group(b'(', inner) => {
-                    value = self.call(&path, value, inner, (scope, place));
-                    path.push_str("()");
-                    at += 1;
-                }
-                Kind::Group(b'[', inner) => {
-                    let part = self.program.graph.fresh();
-                    self.program.graph.edge(value, part, Flow::Narrow, place);
-                    self.evaluate(inner, scope);
-                    value = part;
-                    at += 1;
-                }
-                // A chain goes on in the next line.
-                Kind::Line(_)
-                    if next.is_some_and(|next| next.is_sign(".") || next.is_sign("?.")) =>
-                {
-                    at += 1;
-                }
-                _ => break,
-            }
-        }
-        (value, at)
-    }
-
-    /// Marks the whole environment, and not one variable of it, as a secret.
-    fn find_environment(&mut self, path: &str, next: Option<&Token>, value: Node, place: Place) {
-        let is_part = next.is_some_and(|next| {
-            next.is_sign(".") || next.is_sign("?.") || next.group(b'[').is_some()
-        });
-        if matches!(path, "os.environ" | "process.env" | "Deno.env") && !is_part {
-            self.program.add_secret(value, ENVIRONMENT, true, place);
-        }
     }
 
     fn text_value(&mut self, text: &str, code: &[Token], place: Place, scope: usize) -> Node {
@@ -394,7 +441,7 @@ impl Script<'_> {
         if has_statements || self.code.language == Language::PowerShell {
             self.read_block(tokens, scope);
         }
-        for part in split_commas(tokens) {
+        for part in split_items(tokens, self.code.language) {
             let place = self.place(part[0].at);
             let colon = part
                 .iter()
@@ -426,7 +473,7 @@ impl Script<'_> {
     fn find_joined(&mut self, tokens: &[Token], result: Node, scope: usize) {
         let mut texts: Vec<String> = Vec::new();
         let has_text = |token: &Token| matches!(token.kind, Kind::Text(..) | Kind::Sign("+"));
-        if tokens.len() > LONGEST_COMMAND || !tokens.iter().any(has_text) {
+        if tokens.len() > LONGEST_JOINED || !tokens.iter().any(has_text) {
             return;
         }
         for token in tokens {
@@ -456,17 +503,6 @@ impl Script<'_> {
             }
         }
     }
-}
-
-/// Whether a method begins here, or a word with a condition and a body.
-fn is_method(tokens: &[Token]) -> bool {
-    let has_params = tokens
-        .get(1)
-        .is_some_and(|token| token.group(b'(').is_some());
-    has_params
-        && tokens
-            .get(2)
-            .is_some_and(|token| token.group(b'{').is_some())
 }
 
 /// Whether a name is a word of the language and no value.
@@ -513,7 +549,5 @@ fn is_keyword(name: &str) -> bool {
     )
 }
 
-/// Whether a value is only compared: `env is os.environ`.
-fn is_compared(tokens: &[Token], at: usize) -> bool {
-    at.checked_sub(1).and_then(|before| tokens[before].name()) == Some("is")
-}
+#[cfg(test)]
+mod tests;

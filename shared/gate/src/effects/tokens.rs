@@ -54,10 +54,11 @@ impl Token {
     }
 }
 
-/// Signs that are told apart; all others are `?`. Longer ones come first.
-const SIGNS: [&str; 32] = [
+/// Signs that are told apart; all others are `~`. Longer ones come first.
+const SIGNS: [&str; 39] = [
     "===", "!==", "...", "=>", "==", "!=", "<=", ">=", ":=", "+=", "-=", "*=", "/=", "|=", "->",
-    "?.", "::", "&&", "||", "=", ".", ",", ";", ":", "+", "/", "|", "&", "<", ">", "@", "-",
+    "?.", "??", "::", "&&", "||", "++", "--", "**", "=", ".", ",", ";", ":", "+", "/", "|", "&",
+    "<", ">", "@", "-", "?", "*", "%",
 ];
 
 /// Returns the tokens of a text. What a bound cut off is reported in the second value.
@@ -68,6 +69,7 @@ pub(super) fn read_tokens(text: &str, language: Language) -> (Vec<Token>, bool) 
         at: 0,
         open: vec![(0, 0, Vec::new())],
         is_cut: false,
+        has_open_tick: false,
     }
     .read(0)
 }
@@ -79,6 +81,29 @@ struct Reader<'a> {
     /// Brackets that are open: the sign, where it stands, and what is in it so far.
     open: Vec<(u8, usize, Vec<Token>)>,
     is_cut: bool,
+    /// Whether a back tick was found that no other one ends.
+    has_open_tick: bool,
+}
+
+/// Whether a value stands behind a word, and no operator.
+fn is_before_value(name: &str) -> bool {
+    matches!(
+        name,
+        "return"
+            | "typeof"
+            | "case"
+            | "in"
+            | "of"
+            | "do"
+            | "else"
+            | "await"
+            | "yield"
+            | "void"
+            | "delete"
+            | "throw"
+            | "new"
+            | "instanceof"
+    )
 }
 
 const fn is_letter(byte: u8) -> bool {
@@ -93,8 +118,20 @@ impl Reader<'_> {
                 b'\n' => self.read_line_end(),
                 b' ' | b'\t' | b'\r' => self.at += 1,
                 b'\\' if self.text[at..].starts_with(b"\\\n") => self.at += 2,
-                b'`' if self.language == Language::PowerShell => self.at += 2,
+                b'`' if self.language == Language::PowerShell => {
+                    // A line goes on behind it, and most of these files end lines with two bytes.
+                    let is_line = self.text[at..].starts_with(b"`\r\n");
+                    self.at += if is_line { 3 } else { 2 };
+                }
+                b'\\' if self.text[at..].starts_with(b"\\\r\n") => self.at += 3,
+                // A private member.
+                b'#' if self.language == Language::JavaScript
+                    && self.text.get(at + 1).is_some_and(|next| is_letter(*next)) =>
+                {
+                    self.at += 1;
+                }
                 _ if self.skip_comment() => {}
+                b'`' if self.has_open_tick => self.read_sign(),
                 b'"' | b'\'' | b'`' => self.read_text(byte, at, embedded),
                 b'@' if self.language == Language::PowerShell
                     && matches!(self.text.get(at + 1), Some(b'"' | b'\'')) =>
@@ -206,9 +243,18 @@ impl Reader<'_> {
             && self.last().is_none_or(|last| match &last.kind {
                 Kind::Sign(sign) => *sign != ".",
                 Kind::Line(_) => true,
-                Kind::Name(name) => name == "return",
+                Kind::Name(name) => is_before_value(name),
+                // `if (a) /b/.test(c)`
+                Kind::Group(b'(', _) => self.is_head(),
                 _ => false,
             })
+    }
+
+    /// Whether the last bracket is the head of a statement.
+    fn is_head(&self) -> bool {
+        let tokens = self.open.last().map_or(&[][..], |open| open.2.as_slice());
+        let word = tokens.len().checked_sub(2).and_then(|at| tokens[at].name());
+        matches!(word, Some("if" | "while" | "for" | "with"))
     }
 
     fn skip_expression(&mut self) {
@@ -271,7 +317,7 @@ impl Reader<'_> {
     fn read_sign(&mut self) {
         let rest = &self.text[self.at..];
         let sign = SIGNS.iter().find(|sign| rest.starts_with(sign.as_bytes()));
-        let sign = sign.copied().unwrap_or("?");
+        let sign = sign.copied().unwrap_or("~");
         self.push(self.at, Kind::Sign(sign));
         self.at += sign.len();
     }
@@ -311,6 +357,12 @@ impl Reader<'_> {
         }
         if self.text.get(self.at) == Some(&quote) {
             self.at += marks;
+        } else if quote == b'`' {
+            // It has no end, so it is none: what stands behind it is code.
+            self.has_open_tick = true;
+            self.at = at + 1;
+            self.push(at, Kind::Sign("~"));
+            return;
         }
         self.push_text(at, &value, quote, embedded);
     }
@@ -341,6 +393,7 @@ impl Reader<'_> {
                     at: 0,
                     open: vec![(0, 0, Vec::new())],
                     is_cut: false,
+                    has_open_tick: false,
                 }
                 .read(embedded + 1);
                 code.extend(tokens);

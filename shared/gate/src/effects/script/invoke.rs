@@ -2,52 +2,61 @@
 
 use super::super::calls::{self, Effect, effect_of};
 use super::super::graph::{Flow, Node, Place};
-use super::super::program::{Call, Code, Language, MARK, PLACE};
-use super::super::tokens::{Kind, Token, embedded_code};
-use super::{LONGEST_COMMAND, Script, split_commas};
+use super::super::program::{Call, Language};
+use super::super::stores::ENVIRONMENT;
+use super::super::tokens::{Kind, Token};
+use super::chain::Chain;
+use super::names::only_text;
+use super::{Script, split_commas, split_items};
+
+/// Names of calls whose function tells whether something holds, in lower case.
+const TESTS: &str = " filter some every find findindex findlast sort sorted ";
+/// Names of calls that fill a text with single values.
+const TEMPLATES: &str = " format format_map substitute safe_substitute ";
+/// Names of calls that return what the function returns that they are given.
+const APPLIES: &str = " map imap starmap submit to_thread run_in_executor apply apply_async reduce then flatmap gather call ";
 
 /// An argument of a call.
-struct Argument<'t> {
-    name: Option<&'t str>,
-    tokens: &'t [Token],
-    node: Node,
+pub(super) struct Argument<'t> {
+    pub name: Option<&'t str>,
+    pub tokens: &'t [Token],
+    pub node: Node,
 }
 
 /// The values of a call.
-struct Values {
+pub(super) struct Values {
     /// What stands before the point.
-    receiver: Node,
+    pub receiver: Node,
     /// The arguments, and all of them together.
-    nodes: Vec<Node>,
-    all: Node,
+    pub nodes: Vec<Node>,
+    pub all: Node,
     /// What has the address.
-    target: Node,
+    pub target: Node,
     /// What the call returns.
-    result: Node,
-    place: Place,
+    pub result: Node,
+    pub place: Place,
 }
 
 impl Script<'_> {
     /// Puts a call into the graph and returns its value. `receiver` is the value before the point.
     pub(super) fn call(
         &mut self,
-        path: &str,
+        chain: &Chain,
         receiver: Node,
         inner: &[Token],
         (scope, place): (usize, Place),
     ) -> Node {
-        let lower = path.to_ascii_lowercase();
-        let effect = effect_of(&lower, self.code.language == Language::Python);
+        let (lower, effect) = self.effect_of_chain(chain);
         let result = self.program.graph.fresh();
         if effect == Effect::Starts
             || effect == Effect::Runs
                 && self.code.language == Language::JavaScript
                 && lower.starts_with("exec")
         {
-            self.start_process(inner, result, (scope, place));
+            self.start_process(&lower, inner, result, (scope, place));
             return result;
         }
-        let arguments = self.arguments(inner, result, scope);
+        let arguments = self.arguments(chain, &lower, (inner, result), scope);
         self.find_joined(inner, result, scope);
         if calls::connects(&lower) {
             self.program.connections.push(result);
@@ -80,12 +89,43 @@ impl Script<'_> {
             place,
         };
         self.apply(effect, &lower, &values);
-        self.hand_over(path, &arguments, result, place);
+        self.change_receiver(&lower, chain, &arguments, &values);
+        self.change_arguments(&lower, (&arguments, scope), &values);
+        self.apply_given(&lower, (&arguments, scope), &values);
+        self.hand_over(chain, &arguments, result, place);
+        let is_input = matches!(first, Some(Kind::Number)) && inner.len() < 8
+            || matches!(first, Some(Kind::Text(text, _)) if text == "/dev/stdin");
+        if matches!(effect, Effect::Reads) && is_input {
+            self.program.copy(self.code.input, result, place);
+        }
         if matches!(effect, Effect::Reads) && is_written(inner) {
             // A handle to write by is the name of the file.
             self.program.copy(all, result, place);
         }
         result
+    }
+
+    /// What a call does, by the name that is written or by the one that it stands for: whichever
+    /// does more.
+    fn effect_of_chain(&self, chain: &Chain) -> (String, Effect) {
+        let is_python = self.code.language == Language::Python;
+        let written = chain.written.to_ascii_lowercase();
+        let effect = effect_of(&written, is_python);
+        let mut known = chain.known.to_ascii_lowercase();
+        if !is_python {
+            // `fetch.call(null, url)`
+            for end in [".call", ".apply"] {
+                let length = known.strip_suffix(end).map_or(known.len(), str::len);
+                known.truncate(length);
+            }
+        }
+        let other = effect_of(&known, is_python);
+        let is_written = effect != Effect::Passes && calls::is_network(&written);
+        if is_written || other == Effect::Passes && !calls::is_network(&known) {
+            (written, effect)
+        } else {
+            (known, other)
+        }
     }
 
     /// Applies what a function of the language does.
@@ -154,9 +194,7 @@ impl Script<'_> {
                 self.program.copy(all, result, place);
             }
             Effect::Prints => {
-                let file = self.file();
-                let printed = self.program.returned(file, "");
-                self.program.copy(all, printed, place);
+                self.program.copy(all, self.code.output, place);
             }
             Effect::Drops => {}
             Effect::Narrows => {
@@ -173,12 +211,14 @@ impl Script<'_> {
     /// Evaluates arguments. A function among them gets what the call returns, and returns into it.
     fn arguments<'t>(
         &mut self,
-        inner: &'t [Token],
-        result: Node,
+        chain: &Chain,
+        path: &str,
+        (inner, result): (&'t [Token], Node),
         scope: usize,
     ) -> Vec<Argument<'t>> {
         let mut arguments = Vec::new();
-        for part in split_commas(inner) {
+        let last = path.rsplit('.').next().unwrap_or(path);
+        for part in split_items(inner, self.code.language) {
             let place = self.place(part[0].at);
             let name = part[0]
                 .name()
@@ -191,17 +231,31 @@ impl Script<'_> {
                     let argument = self.program.argument(file, &unnamed, number);
                     self.program.copy(result, argument, place);
                 }
-                let returned = self.program.returned(file, &unnamed);
-                self.program.copy(returned, result, place);
+                // A test returns no value, but whether it holds.
+                if !calls::is_in(TESTS, last) {
+                    let returned = self.program.returned(file, &unnamed);
+                    self.program.copy(returned, result, place);
+                }
                 continue;
             }
             let value = self.evaluate(tokens, scope);
             let node = self.program.graph.fresh();
             let is_header = name.is_some_and(calls::is_header);
-            let flow = if is_header { Flow::Header } else { Flow::Copy };
-            // The key by which a client signs in is used and not sent.
-            if !name
-                .is_some_and(|name| matches!(name, "env" | "key_filename" | "pkey" | "private_key"))
+            let flow = if is_header {
+                Flow::Header
+            } else if calls::is_in(TEMPLATES, last) && self.is_environment(tokens, scope) {
+                Flow::Narrow
+            } else {
+                Flow::Copy
+            };
+            // The environment of a process is given to it, and the key by which a client signs in is
+            // used. Neither is sent.
+            let is_passed =
+                chain.known.contains("@modelcontextprotocol") && has_environment(tokens);
+            if !is_passed
+                && !name.is_some_and(|name| {
+                    matches!(name, "env" | "key_filename" | "pkey" | "private_key")
+                })
             {
                 self.program.graph.edge(value, node, flow, place);
             }
@@ -221,210 +275,132 @@ impl Script<'_> {
         arguments
     }
 
+    /// Whether an argument is the environment: `os.environ`, `**os.environ`.
+    fn is_environment(&self, tokens: &[Token], scope: usize) -> bool {
+        let tokens = match tokens {
+            [stars, rest @ ..] if stars.is_sign("**") || stars.is_sign("...") => rest,
+            _ => tokens,
+        };
+        let path = self.path_of_expression(tokens, scope);
+        path.is_some_and(|path| matches!(path.as_str(), "os.environ" | "process.env"))
+    }
+
     /// Joins arguments with the parameters of a function of this name, and its value with the call.
-    fn hand_over(&mut self, path: &str, arguments: &[Argument<'_>], result: Node, place: Place) {
-        let name = path.rsplit('.').next().unwrap_or(path);
-        if name.is_empty() || name.ends_with(')') {
-            return;
+    fn hand_over(&mut self, chain: &Chain, arguments: &[Argument<'_>], result: Node, place: Place) {
+        let mut names: Vec<&str> = Vec::new();
+        for path in [&chain.written, &chain.known] {
+            let mut parts = path.rsplit('.');
+            let name = match parts.next() {
+                // `Class.new(…)`
+                Some("new" | "call" | "apply") => parts.next(),
+                // The constructor of the class above.
+                Some("super") => Some("constructor"),
+                name => name,
+            };
+            let name = name.filter(|name| !name.is_empty() && !name.ends_with(')'));
+            names.extend(name.filter(|name| !names.contains(name)));
         }
+        for name in names {
+            let name = self.folded(name).into_owned();
+            self.hand_over_to(&name, arguments, result, place);
+        }
+    }
+
+    fn hand_over_to(&mut self, name: &str, arguments: &[Argument<'_>], result: Node, place: Place) {
         let file = self.file();
         let returned = self.program.returned(file, name);
         self.program.copy(returned, result, place);
         for (number, argument) in (1..).zip(arguments) {
             let to = match argument.name {
-                Some(param) => self.program.named_argument(file, name, param),
+                Some(param) => {
+                    let all = self.program.named_argument(file, name, "**");
+                    self.program.copy(argument.node, all, place);
+                    self.program.named_argument(file, name, param)
+                }
                 None => self.program.argument(file, name, number),
             };
             self.program.copy(argument.node, to, place);
-            // A function that is passed by its name gets what the call returns.
+        }
+    }
+
+    /// A function that is passed by its name gets what the call has.
+    fn apply_given(
+        &mut self,
+        path: &str,
+        (arguments, scope): (&[Argument<'_>], usize),
+        values: &Values,
+    ) {
+        let Values {
+            result, all, place, ..
+        } = *values;
+        let file = self.file();
+        let is_python = self.code.language == Language::Python;
+        if matches!(path, "environment.getenvironmentvariables") {
+            self.program.add_secret(result, ENVIRONMENT, true, place);
+        }
+        let last = path.rsplit('.').next().unwrap_or(path);
+        if calls::is_in(" parse_args parse_known_args parseargs opts getopt ", last) {
+            self.take_words(result, place);
+        }
+        if path == "input" && is_python || last == "readline" && path.starts_with("sys.stdin") {
+            self.program.copy(self.code.input, result, place);
+        }
+        if matches!(path, "os.getenv" | "os.environ.get" | "deno.env.get")
+            && let Some(name) = arguments.first().and_then(|one| only_text(one.tokens))
+        {
+            self.take_exported(&format!("os.environ.{name}"), result, place);
+        }
+        for argument in arguments {
             if let [
                 Token {
                     kind: Kind::Name(given),
                     ..
                 },
             ] = argument.tokens
-                && argument.name.is_none()
+                && argument.name.is_none_or(|name| name == "target")
             {
                 let to = self.program.argument(file, given, 1);
                 self.program.copy(result, to, place);
-                let is_python = self.code.language == Language::Python;
-                if effect_of(&given.to_ascii_lowercase(), is_python) == Effect::Runs {
+                if calls::is_in(APPLIES, last) {
+                    let returned = self.program.returned(file, given);
+                    self.program.copy(returned, result, place);
+                }
+            }
+            let is_name = matches!(
+                argument.tokens.first().map(|token| &token.kind),
+                Some(Kind::Name(_))
+            );
+            let Some(given) = Some(argument.tokens)
+                .filter(|tokens| is_name && tokens.len() < 8)
+                .and_then(|tokens| self.path_of_expression(tokens, scope))
+            else {
+                continue;
+            };
+            let given = given.to_ascii_lowercase();
+            match effect_of(&given, is_python) {
+                Effect::Runs => {
                     self.program.add_call(result, Call::Runs, result, place);
                 }
+                Effect::Reads if argument.name.is_none() => {
+                    self.program.graph.edge(all, result, Flow::Read, place);
+                }
+                // `retry(fetch, url, body)`
+                Effect::Sends => {
+                    self.program.add_call(all, Call::Sends, all, place);
+                }
+                Effect::SendsThere if calls::is_network(&given) => {
+                    self.program.add_call(all, Call::Sends, all, place);
+                }
+                _ => {}
             }
         }
-    }
-
-    /// Hands the command that a process is started with to the reader of shells.
-    fn start_process(&mut self, inner: &[Token], result: Node, (scope, place): (usize, Place)) {
-        let mut text = String::new();
-        let input = self.program.graph.fresh();
-        let parts: Vec<&[Token]> = split_commas(inner).collect();
-        // A list is a command with words; a text by itself is a line of a shell.
-        let is_line = !parts
-            .iter()
-            .take(2)
-            .any(|part| self.list_of(part, scope).is_some());
-        for (number, part) in parts.iter().take(3).enumerate() {
-            let is_named = part.get(1).is_some_and(|sign| sign.is_sign("="));
-            if is_named {
-                if part[0].name() == Some("input") {
-                    let value = self.evaluate(&part[2..], scope);
-                    self.program.copy(value, input, place);
-                }
-                continue;
-            }
-            if let Some(words) = self.list_of(part, scope) {
-                for word in split_commas(&words).take(LONGEST_COMMAND) {
-                    text.push(' ');
-                    self.push_word(&mut text, word, (scope, true));
-                }
-            } else if number == 0 || !matches!(part[0].kind, Kind::Group(b'{', _)) && !is_line {
-                text.push(' ');
-                self.push_word(&mut text, part, (scope, !is_line));
-            }
-        }
-        self.read_command_line(text, [input, result], place);
-    }
-
-    /// Hands a command line that is put together here to the reader of shells.
-    pub(super) fn read_command_line(
-        &mut self,
-        text: String,
-        [input, output]: [Node; 2],
-        place: Place,
-    ) {
-        let depth = self.code.depth + 1;
-        self.program.read_later(Code {
-            language: Language::Shell,
-            text,
-            place,
-            is_exact: false,
-            input,
-            output,
-            depth,
-        });
-    }
-
-    /// The tokens in a list that stands here, or in a variable.
-    fn list_of(&mut self, tokens: &[Token], scope: usize) -> Option<Vec<Token>> {
-        match tokens {
-            [
-                Token {
-                    kind: Kind::Group(b'[', inner),
-                    ..
-                },
-            ] if inner.len() < LONGEST_COMMAND => Some(inner.clone()),
-            [
-                Token {
-                    kind: Kind::Name(name),
-                    ..
-                },
-            ] => {
-                let variable = self.variable(scope, name);
-                let list = self.lists.get(&variable)?;
-                match list.as_slice() {
-                    [
-                        Token {
-                            kind: Kind::Group(_, inner),
-                            ..
-                        },
-                    ] => Some(inner.clone()),
-                    _ => None,
-                }
-            }
-            _ => None,
-        }
-    }
-
-    /// Writes an expression as a word, or as a part of a command line; a value that is not written
-    /// there stands in it by its number.
-    fn push_word(
-        &mut self,
-        text: &mut String,
-        tokens: &[Token],
-        (scope, is_quoted): (usize, bool),
-    ) {
-        let quote = |value: &str| {
-            if is_quoted {
-                let escaped = value.replace('\\', "\\\\").replace('"', "\\\"");
-                format!("\"{}\"", escaped.replace('$', "\\$").replace('`', "\\`"))
-            } else {
-                value.to_owned()
-            }
-        };
-        if let [
-            Token {
-                kind: Kind::Text(value, code),
-                ..
-            },
-        ] = tokens
-        {
-            if code.is_empty() {
-                *text += &quote(value);
-                return;
-            }
-            // The values stand where their code stands.
-            let node = self.evaluate(code, scope);
-            let mut whole = quote(&without_code(value, self.code.language));
-            whole = whole.replace(PLACE, &format!("{MARK}{node}{MARK}"));
-            *text += &whole;
-            return;
-        } else if let [
-            Token {
-                kind: Kind::Name(name),
-                ..
-            },
-        ] = tokens
-        {
-            let variable = self.variable(scope, name);
-            if let Some(value) = self.constants.get(&variable) {
-                *text += &quote(value);
-                return;
-            }
-        } else if let [
-            Token {
-                kind: Kind::Name(_),
-                ..
-            },
-            dot,
-            last,
-        ] = tokens
-            && dot.is_sign(".")
-            && matches!(last.name(), Some("executable" | "execPath"))
-        {
-            let is_python = self.code.language == Language::Python;
-            *text += if is_python { "python3" } else { "node" };
-            return;
-        } else {
-            // `"cat " + path`
-            for token in tokens {
-                if let Kind::Text(value, _) = &token.kind {
-                    *text += &quote(value);
-                }
-            }
-        }
-        let value = self.evaluate(tokens, scope);
-        *text += &format!("{MARK}{value}{MARK}");
     }
 }
 
-/// Puts [`PLACE`] where code stands in a text.
-fn without_code(value: &str, language: Language) -> String {
-    let mut text = value.replace(PLACE, "");
-    for part in embedded_code(value, language) {
-        for form in [
-            format!("${{{part}}}"),
-            format!("{{{part}}}"),
-            format!("$({part})"),
-            format!("${part}"),
-        ] {
-            if part.len() > 1 || form.len() > 3 {
-                text = text.replacen(&form, &PLACE.to_string(), 1);
-            }
-        }
-    }
-    text
+/// Whether an object has the environment of a process, `env`.
+fn has_environment(tokens: &[Token]) -> bool {
+    let object = tokens.first().and_then(|token| token.group(b'{'));
+    split_commas(object.unwrap_or_default()).any(|part| part[0].name() == Some("env"))
 }
 
 /// Whether `open` is given a mode in which it writes.

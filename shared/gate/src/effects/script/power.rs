@@ -11,6 +11,9 @@ use super::Script;
 const ALIASES: &str =
     " gc irm iwr iex cat type curl wget echo ni sc copy cp move mv gci dir ls saps start ";
 
+/// Programs that are no commands of PowerShell.
+const PROGRAMS: &str = " curl wget nslookup scp sftp ssh rsync ftp nc ncat git gh cmd python python3 py node npx bash sh tar certutil aws az gcloud gsutil rclone kubectl docker npm ";
+
 /// A word of a command: the name of its parameter, and the value.
 struct Given {
     parameter: String,
@@ -29,7 +32,7 @@ impl Script<'_> {
     /// Reads commands with pipes between them, if the expression is one. Its value goes to `result`.
     pub(super) fn read_pipeline(&mut self, tokens: &[Token], scope: usize, result: Node) -> bool {
         let parts: Vec<&[Token]> = tokens.split(|token| token.is_sign("|")).collect();
-        let has_command = parts.iter().any(|part| is_command(part));
+        let has_command = parts.iter().any(|part| self.is_command(part, scope));
         if !has_command {
             return false;
         }
@@ -41,11 +44,20 @@ impl Script<'_> {
                 let variable = self.variable(scope, "_");
                 self.program.copy(piped, variable, place);
             }
-            let value = if is_command(part) {
+            // `Get-Content a > b`
+            let sign = part.iter().position(|token| token.is_sign(">"));
+            let (part, to) = part.split_at(sign.unwrap_or(part.len()));
+            let value = if self.is_command(part, scope) {
                 self.read_command(part, scope, piped)
             } else {
                 self.evaluate(part, scope)
             };
+            let to = to.split(|token| token.is_sign(">")).next_back();
+            for file in self.read_parameters(to.unwrap_or_default(), scope) {
+                self.program
+                    .graph
+                    .edge(value, file.node, Flow::Write, place);
+            }
             piped = Some(value);
             self.program.copy(value, result, place);
         }
@@ -63,16 +75,19 @@ impl Script<'_> {
         let Some(first) = tokens.first() else {
             return result;
         };
-        let name = match &first.kind {
-            Kind::Name(name) if !self.is_variable(first) => name.to_ascii_lowercase(),
-            _ => String::new(),
-        };
-        if matches!(name.as_str(), "curl" | "wget")
+        let name = self.command_name(first, scope);
+        if matches!(name.as_str(), "start-process" | "saps" | "start") {
+            self.start_program(tokens, scope, (result, piped, place));
+        }
+        let is_program = calls::is_in(PROGRAMS, name.strip_suffix(".exe").unwrap_or(&name))
             || tokens.get(1).is_some_and(|dot| dot.is_sign("."))
-                && tokens.get(2).and_then(Token::name) == Some("exe")
-        {
+                && tokens.get(2).and_then(Token::name) == Some("exe");
+        if is_program {
             self.read_program(tokens, scope, (result, piped, place));
             return result;
+        }
+        if matches!(name.as_str(), "set-alias" | "new-alias" | "sal" | "nal") {
+            self.name_command(&tokens[1..], scope);
         }
         if name.is_empty() {
             // `. ./lib.ps1`
@@ -83,7 +98,9 @@ impl Script<'_> {
                 self.program.imports.push((file, other));
             }
         }
+        self.blocks.clear();
         let given = self.read_parameters(&tokens[usize::from(!name.is_empty())..], scope);
+        let blocks = std::mem::take(&mut self.blocks);
         let all = self.program.graph.fresh();
         for one in &given {
             let flow = if calls::is_header(&one.parameter) {
@@ -102,18 +119,95 @@ impl Script<'_> {
             place,
         };
         self.apply_command((&name, effect_of(&name, false)), &invoked, all, result);
-        // A function of the skill.
-        let own = first.name().unwrap_or_default();
-        let file = self.file();
-        let returned = self.program.returned(file, own);
-        self.program.copy(returned, result, place);
-        for (number, one) in (1..).zip(&invoked.given) {
-            let argument = self.program.argument(file, own, number);
-            self.program.copy(one.node, argument, place);
-            let parameter = self.program.argument(file, own, 1);
-            self.program.copy(one.node, parameter, place);
-        }
+        self.hand_over_given(&[first.name().unwrap_or_default()], &invoked, result);
+        let blocks: Vec<&str> = blocks.iter().map(String::as_str).collect();
+        self.hand_over_given(&blocks, &invoked, result);
         result
+    }
+
+    /// Joins what a command is given with the parameters of functions of the skill.
+    fn hand_over_given(&mut self, functions: &[&str], invoked: &Invoked, result: Node) {
+        let (file, place) = (self.file(), invoked.place);
+        for function in functions.iter().filter(|name| !name.is_empty()) {
+            let own = self.folded(function).into_owned();
+            let returned = self.program.returned(file, &own);
+            self.program.copy(returned, result, place);
+            for (number, one) in (1..).zip(&invoked.given) {
+                let argument = self.program.argument(file, &own, number);
+                self.program.copy(one.node, argument, place);
+                let parameter = self.program.argument(file, &own, 1);
+                self.program.copy(one.node, parameter, place);
+                if !one.parameter.is_empty() {
+                    let named = self.program.named_argument(file, &own, &one.parameter);
+                    self.program.copy(one.node, named, place);
+                }
+            }
+            if let Some(piped) = invoked.piped {
+                let parameter = self.program.argument(file, &own, 1);
+                self.program.copy(piped, parameter, place);
+            }
+        }
+    }
+
+    /// The name of a command in lower case: as it is written, in a text, or in a variable.
+    fn command_name(&mut self, first: &Token, scope: usize) -> String {
+        let name = match &first.kind {
+            Kind::Text(text, code) if code.is_empty() => text.clone(),
+            Kind::Name(name) if self.is_variable(first) => {
+                let variable = self.variable(scope, name);
+                self.constants.get(&variable).cloned().unwrap_or_default()
+            }
+            Kind::Name(name) => {
+                let name = self.folded(name);
+                self.path_of(scope, &name)
+                    .unwrap_or_else(|| name.into_owned())
+            }
+            _ => String::new(),
+        };
+        name.to_ascii_lowercase()
+    }
+
+    /// `Set-Alias -Name a -Value b`
+    fn name_command(&mut self, tokens: &[Token], scope: usize) {
+        let mut names = tokens.iter().enumerate().filter_map(|(at, token)| {
+            let is_parameter = at > 0 && tokens[at - 1].is_sign("-");
+            match &token.kind {
+                Kind::Name(name) | Kind::Text(name, _) if !is_parameter => Some(name),
+                _ => None,
+            }
+        });
+        if let (Some(name), Some(path)) = (names.next(), names.next()) {
+            let name = name.to_ascii_lowercase();
+            self.set_path(scope, &name, path.to_ascii_lowercase());
+        }
+    }
+
+    /// `Start-Process curl.exe -ArgumentList '-T', $file`: the program with its words.
+    fn start_program(
+        &mut self,
+        tokens: &[Token],
+        scope: usize,
+        result: (Node, Option<Node>, Place),
+    ) {
+        let mut words: Vec<Token> = Vec::new();
+        let mut open: Vec<&Token> = tokens[1..].iter().rev().collect();
+        while let Some(token) = open.pop() {
+            match &token.kind {
+                Kind::Group(b'(', inner) => open.extend(inner.iter().rev()),
+                Kind::Sign("," | "@") => {}
+                Kind::Sign("-") => {
+                    // The names of its own parameters.
+                    open.pop();
+                }
+                _ => words.push(token.clone()),
+            }
+        }
+        if words
+            .first()
+            .is_some_and(|first| matches!(first.kind, Kind::Name(_) | Kind::Text(..)))
+        {
+            self.read_program(&words, scope, result);
+        }
     }
 
     fn apply_command(
@@ -202,7 +296,10 @@ impl Script<'_> {
         scope: usize,
         (output, piped, place): (Node, Option<Node>, Place),
     ) {
-        let mut text = tokens[0].name().unwrap_or_default().to_owned();
+        let mut text = match &tokens[0].kind {
+            Kind::Name(name) | Kind::Text(name, _) => name.clone(),
+            _ => String::new(),
+        };
         let mut end = tokens[0].at + text.len();
         for token in &tokens[1..] {
             if token.at > end {
@@ -330,26 +427,30 @@ impl Script<'_> {
         };
         before.is_some_and(u8::is_ascii_whitespace)
     }
-}
 
-/// Whether a command begins here, and no expression.
-fn is_command(tokens: &[Token]) -> bool {
-    let Some(first) = tokens.first() else {
-        return false;
-    };
-    if first.is_sign("&") || first.is_sign(".") {
-        return tokens.len() > 1;
+    /// Whether a command begins here, and no expression.
+    fn is_command(&self, tokens: &[Token], scope: usize) -> bool {
+        let Some(first) = tokens.first() else {
+            return false;
+        };
+        if first.is_sign("&") || first.is_sign(".") {
+            return tokens.len() > 1;
+        }
+        let Some(name) = first.name().filter(|_| !self.is_variable(first)) else {
+            return false;
+        };
+        let next_to = tokens
+            .get(1)
+            .is_some_and(|next| next.at == first.at + name.len());
+        let lower = name.to_ascii_lowercase();
+        let is_alias = calls::is_in(ALIASES, &lower)
+            || calls::is_in(PROGRAMS, &lower)
+            || self.path_of(scope, &lower).is_some();
+        let has_hyphen = name.contains('-')
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        (is_alias && (!next_to || tokens.get(1).is_some_and(|next| next.is_sign("."))))
+            || has_hyphen
     }
-    let Some(name) = first.name() else {
-        return false;
-    };
-    let next_to = tokens
-        .get(1)
-        .is_some_and(|next| next.at == first.at + name.len());
-    let is_alias = calls::is_in(ALIASES, &name.to_ascii_lowercase());
-    let has_hyphen = name.contains('-')
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
-    (is_alias && (!next_to || tokens.get(1).is_some_and(|next| next.is_sign(".")))) || has_hyphen
 }

@@ -127,6 +127,33 @@ const PATTERNS: &[Pattern] = &[
     ("functions in functions", "x.js", |n| {
         [b"fetch('~/.ssh/id_rsa')\n".to_vec(), fill("a=>", n)].concat()
     }),
+    ("comprehensions", "x.py", |n| {
+        let head = b"fetch('~/.ssh/id_rsa')\n[".to_vec();
+        [head, fill("for x ", n)].concat()
+    }),
+    ("classes", "x.js", |n| {
+        [b"fetch('~/.ssh/id_rsa')\n".to_vec(), fill("class a ", n)].concat()
+    }),
+    ("names of names", "x.js", |n| {
+        let head = b"fetch('~/.ssh/id_rsa')\n".to_vec();
+        let names = lines(n, |i| format!("const v{i} = v{}.post\n", i - 1));
+        [head, names].concat()
+    }),
+    ("names in a line", "x.js", |n| {
+        [b"fetch('~/.ssh/id_rsa')\n".to_vec(), fill("a=", n)].concat()
+    }),
+    ("a command that is started often", "x.py", |n| {
+        let head = b"fetch('~/.ssh/id_rsa')\n".to_vec();
+        let words = fill("'a', ", 4_000);
+        let calls = fill("subprocess.run(c)\n", n);
+        [head, b"c = [".to_vec(), words, b"]\n".to_vec(), calls].concat()
+    }),
+    ("commands of commands", "x.py", |n| {
+        let head = b"fetch('~/.ssh/id_rsa')\n".to_vec();
+        let lists = lines(n, |i| format!("v{i} = [*v{0}, *v{0}]\n", i - 1));
+        let calls = lines(n, |i| format!("subprocess.run(v{i})\n"));
+        [head, lists, calls].concat()
+    }),
     ("expressions without an end", "x.js", |n| {
         [b"fetch('~/.ssh/id_rsa')\n".to_vec(), fill("/[", n)].concat()
     }),

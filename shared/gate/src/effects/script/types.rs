@@ -1,0 +1,136 @@
+//! Methods, and the types of TypeScript, which stand between what matters: `(a: b): c => …`.
+
+use super::super::program::Language;
+use super::super::tokens::{Kind, Token};
+use super::Script;
+
+/// Largest number of tokens of a type.
+const LONGEST_TYPE: usize = 48;
+
+/// Returns where the bracket behind the types between `<` and `>` stands.
+pub(super) fn skip_angles(tokens: &[Token], at: usize) -> Option<usize> {
+    if !tokens.get(at)?.is_sign("<") {
+        return None;
+    }
+    let mut depth = 0;
+    for (end, token) in tokens.iter().enumerate().skip(at).take(LONGEST_TYPE) {
+        match &token.kind {
+            Kind::Sign("<") => depth += 1,
+            Kind::Sign(">") if depth == 1 => {
+                let is_bracket = tokens.get(end + 1)?.group(b'(').is_some();
+                return is_bracket.then_some(end + 1);
+            }
+            Kind::Sign(">") => depth -= 1,
+            Kind::Name(_)
+            | Kind::Text(..)
+            | Kind::Group(..)
+            | Kind::Sign("." | "," | "|" | "&" | "=>" | ":" | "?") => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Returns where the body or the arrow behind a type stands; `at` is where its colon may be. The
+/// second value is whether there is a type.
+pub(super) fn skip_type(tokens: &[Token], at: usize) -> Option<(usize, bool)> {
+    if !tokens.get(at)?.is_sign(":") {
+        return Some((at, false));
+    }
+    let mut is_operand = false;
+    for (end, token) in tokens.iter().enumerate().skip(at + 1).take(LONGEST_TYPE) {
+        match &token.kind {
+            // The first bracket is a part of the type: `: { a: b } {`.
+            Kind::Group(b'{', _) if is_operand => return Some((end, true)),
+            Kind::Sign("=>") => return Some((end, true)),
+            Kind::Sign("." | "|" | "&" | "<" | ",") => is_operand = false,
+            Kind::Sign(">") | Kind::Name(_) | Kind::Text(..) | Kind::Group(..) | Kind::Number => {
+                is_operand = true;
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// A method, or a word with a condition and a body.
+pub(super) struct Method<'t> {
+    params: &'t [Token],
+    /// Where the body stands.
+    body: usize,
+    /// Whether a type stands before it.
+    is_typed: bool,
+}
+
+impl Script<'_> {
+    /// Reads a method, or a word with a condition and a body; returns where it ends.
+    pub(super) fn read_method(
+        &mut self,
+        name: &str,
+        method: &Method<'_>,
+        (tokens, at, scope): (&[Token], usize, usize),
+    ) -> usize {
+        let Method {
+            params,
+            body,
+            is_typed,
+        } = *method;
+        let is_control = matches!(
+            name,
+            "if" | "while" | "switch" | "catch" | "foreach" | "for" | "elseif"
+        );
+        let block = tokens[body].group(b'{').unwrap_or_default();
+        if is_control {
+            self.read_taken(params, scope);
+            self.read_caught(name, params, scope);
+            self.read_block(block, scope);
+        } else {
+            if is_typed {
+                // It may be the middle of `a ? b(c) : d` as well.
+                self.evaluate_chain(&tokens[..body - 1], at, scope);
+            }
+            let before = at.checked_sub(1).and_then(|at| tokens[at].name());
+            if before == Some("get") {
+                self.properties.insert(name.to_owned());
+            }
+            let inner = self.open_function(name, params, scope);
+            self.read_block(block, inner);
+        }
+        body + 1
+    }
+
+    /// Where the sign of an assignment inside an expression stands, if one begins here.
+    pub(super) fn inner_assignment(&self, tokens: &[Token], at: usize) -> Option<usize> {
+        if tokens.get(at + 1)?.is_sign(":=") {
+            return Some(at + 1);
+        }
+        // Arguments of Python have names, and attributes of JSX stand in the middle.
+        if at > 0 || self.code.language == Language::Python {
+            return None;
+        }
+        let head = &tokens[..tokens.len().min(8)];
+        let sign = head.iter().position(|token| token.is_sign("="))?;
+        let is_name = |token: &Token| matches!(token.kind, Kind::Name(_) | Kind::Sign("."));
+        head[..sign].iter().all(is_name).then_some(sign)
+    }
+
+    /// The parameters of a method that begins here, or the condition behind a word; where its body
+    /// stands; and whether a type stands between.
+    pub(super) fn method_of<'t>(&self, tokens: &'t [Token], at: usize) -> Option<Method<'t>> {
+        let is_script = self.code.language == Language::JavaScript;
+        let generic = skip_angles(tokens, at + 1).filter(|_| is_script);
+        let from = generic.unwrap_or(at + 1);
+        let params = tokens.get(from)?.group(b'(')?;
+        let (body, is_typed) = if is_script {
+            skip_type(tokens, from + 1)?
+        } else {
+            (from + 1, false)
+        };
+        tokens.get(body)?.group(b'{')?;
+        Some(Method {
+            params,
+            body,
+            is_typed,
+        })
+    }
+}
