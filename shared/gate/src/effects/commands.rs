@@ -3,6 +3,7 @@
 
 mod decoders;
 mod files;
+pub(super) mod paths;
 mod programs;
 mod publishers;
 mod scripts;
@@ -71,8 +72,18 @@ fn is_in(list: &str, name: &str) -> bool {
 /// Returns the value of a word.
 pub(super) fn value_of(program: &mut Program, word: &Word, place: Place) -> Node {
     let node = program.literal(&word.text, place);
+    let texts = if word.nodes.is_empty() {
+        Vec::new()
+    } else {
+        paths::join_texts(program, place.file, &word.text)
+    };
+    let mut files = texts.iter().filter(|text| !text.contains("-i "));
+    if let Some(kind) = files.find_map(|text| find_store(text)) {
+        program.add_secret(node, kind, false, place);
+    }
     // `"$key.pub"` is not the file that `$key` names.
-    let flow = if is_public(&word.text) {
+    let is_beside = !texts.is_empty() && texts.iter().all(|text| is_public(text));
+    let flow = if is_beside || is_public(&word.text) {
         Flow::Content
     } else {
         Flow::Copy

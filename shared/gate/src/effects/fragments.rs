@@ -177,6 +177,10 @@ fn shell_of(start: usize, text: String) -> Fragment {
 /// Replaces what stands before commands of a Dockerfile and a Makefile by blanks, so that no offset
 /// changes.
 fn without_marks(text: &str) -> String {
+    let marks = ["RUN ", "CMD ", "ENTRYPOINT ", "@"];
+    if !marks.iter().any(|mark| text.contains(mark)) {
+        return text.to_owned();
+    }
     let lines = text.split_inclusive('\n').map(|line| {
         let rest = line.trim_start_matches([' ', '\t']);
         let marks = ["RUN ", "CMD ", "ENTRYPOINT ", "@-", "@"];

@@ -38,6 +38,8 @@ enum Party {
 
 /// What a finding says besides its rule.
 struct Chain<'a> {
+    /// What it does, unless the address or the kind of secret makes it less.
+    act: Act,
     what: &'a str,
     /// Words for the first and the last step.
     verbs: [&'static str; 2],
@@ -47,6 +49,14 @@ struct Chain<'a> {
     steps: Vec<Place>,
 }
 
+/// Hosts from whose releases programs are installed.
+const CODE_HOSTS: [&str; 5] = [
+    "github.com",
+    "githubusercontent.com",
+    "gitlab.com",
+    "codeberg.org",
+    "bitbucket.org",
+];
 /// Endings of scripts.
 const SCRIPTS: [&str; 9] = ["sh", "bash", "zsh", "py", "js", "mjs", "cjs", "ts", "rb"];
 /// Words of scripts that check what they fetch.
@@ -100,8 +110,7 @@ impl Judge<'_> {
                 if let Some((state, party)) = way {
                     let verbs = ["read", "sent"];
                     let chain = chain_of(&reached, state, sink, (store.name, verbs));
-                    let rule = (&SECRET_SENT, SECRET_SENT.act);
-                    self.push_hits(rule, (party, kind), &chain, &mut found);
+                    self.push_hits(&SECRET_SENT, (party, kind), &chain, &mut found);
                 }
             }
         }
@@ -129,16 +138,17 @@ impl Judge<'_> {
             if party == Party::Own {
                 continue;
             }
-            let chain = chain_of(&reached, state, sink, ("a download", ["fetched", "run"]));
+            let mut chain = chain_of(&reached, state, sink, ("a download", ["fetched", "run"]));
             let is_certain = chain.first.file == chain.last.file
                 && self.is_unchecked_script(chain.first.file)
-                && self.is_elsewhere(reached.root(state));
+                && self.is_elsewhere(reached.root(state), call);
             let act = if is_certain {
                 Act::Block
             } else {
                 FETCHED_RUN.act
             };
-            self.push_hits((&FETCHED_RUN, act), (party, FETCHED), &chain, &mut found);
+            chain.act = act;
+            self.push_hits(&FETCHED_RUN, (party, FETCHED), &chain, &mut found);
         }
         found.hits
     }
@@ -156,8 +166,9 @@ impl Judge<'_> {
     }
 
     /// Whether all addresses behind a value are known, and none of them is the publisher's, a
-    /// known installer's, local or an example.
-    fn is_elsewhere(&self, target: u32) -> bool {
+    /// known installer's, local or an example. A program from the releases of a code host is
+    /// installed like this, too; its text is not run by itself.
+    fn is_elsewhere(&self, target: u32, call: Call) -> bool {
         let texts = self.index.texts_behind(target);
         let mut urls = texts
             .iter()
@@ -165,10 +176,12 @@ impl Judge<'_> {
             .peekable();
         urls.peek().is_some()
             && urls.all(|url| {
+                let is_below = |domain: &&str| url.host.is_below(domain);
                 url.host.is_sure()
                     && !is_known_installer(&url)
                     && !hosts::is_local(&url.host)
                     && !hosts::is_documentation(&url.host)
+                    && (call == Call::Runs || !CODE_HOSTS.iter().any(is_below))
                     && !hosts::is_of_publisher(&url, self.publisher)
             })
     }
@@ -264,17 +277,17 @@ impl Judge<'_> {
     /// that an exception needs the bytes of both.
     fn push_hits(
         &self,
-        (rule, act): (&'static ScanRule, Act),
+        rule: &'static ScanRule,
         (party, kind): (Party, usize),
         chain: &Chain<'_>,
         found: &mut Found,
     ) {
         // A deployment copies its settings, too.
         let is_settings = STORES.get(kind).is_some_and(Store::is_settings);
-        let act = if act == Act::Block && (party == Party::Publisher || is_settings) {
+        let act = if chain.act == Act::Block && (party == Party::Publisher || is_settings) {
             Act::Warn
         } else {
-            act
+            chain.act
         };
         // More of them would say nothing new, and a place is found by reading its file.
         if found.hits.iter().filter(|hit| hit.1 == act).count() > MOST_HITS {
@@ -377,6 +390,7 @@ fn chain_of<'a>(
 ) -> Chain<'a> {
     let steps = reached.steps(state);
     Chain {
+        act: Act::Block,
         what,
         verbs,
         first: steps.first().copied().unwrap_or(sink.place),

@@ -90,6 +90,8 @@ pub(super) struct Program {
     pub environments: HashSet<Node>,
     /// What words of a shell stand for, by the file and the word.
     pub texts: HashMap<(u32, String), String>,
+    /// Texts that variables of a shell may have, by the file and the name.
+    pub values: HashMap<(u32, String), Vec<String>>,
     /// Inputs that are options of `curl`.
     pub configs: HashSet<Node>,
     /// Variables that a shell hands to what it starts: the file, the name and the value.

