@@ -18,7 +18,6 @@ const MOST_EDGES: usize = 1 << 20;
 const LEAST_OF_PIECE: Node = 1 << 18;
 /// Largest number of values that are searched for the addresses that a call is given.
 const MOST_SEARCHED: usize = 2_000;
-
 /// Largest number of values that are searched for the name of a file that is written.
 const MOST_NAMES: usize = 64;
 /// Largest number of values that are searched for addresses in a skill. Beyond it, addresses are not
@@ -144,9 +143,9 @@ pub(super) struct Graph {
     names: Vec<Node>,
     pub sources: Vec<Source>,
     pub sinks: Vec<Sink>,
-    /// Values with the addresses of calls and nothing else: what is not known of them is foreign.
+    /// Values that hold only addresses of a call. An unknown part of one makes it somebody else's.
     pub exact: HashSet<Node>,
-    /// Values of words as they stand in the code, and of what is read: they name no other address.
+    /// Words that the code spells out, and contents of files: they get no address from elsewhere.
     pub literals: Vec<Node>,
     /// Numbers of values and of ways at which the current piece of code ends.
     most_values: Node,
@@ -389,13 +388,14 @@ impl Index<'_> {
         }
     }
 
-    /// Returns the texts that may be addresses of a call.
-    pub(super) fn texts_behind(&self, target: Node) -> Vec<&str> {
+    /// Returns the texts that may be addresses of a call, or `None` if a bound ends the search: what is
+    /// not searched may be anybody's address, and must not count as a known one.
+    pub(super) fn texts_behind(&self, target: Node) -> Option<Vec<&str>> {
         let mut seen = vec![target];
         let mut known = HashSet::from([target]);
         let mut at = 0;
         if self.searched.get() > MOST_SEARCHED_IN_ALL {
-            return Vec::new();
+            return None;
         }
         while at < seen.len() && seen.len() < MOST_SEARCHED {
             for edge in self.edges(&self.backward, seen[at]) {
@@ -410,17 +410,18 @@ impl Index<'_> {
         self.searched.set(self.searched.get() + seen.len());
         // A part of the addresses says nothing of the others.
         if seen.len() >= MOST_SEARCHED {
-            return Vec::new();
+            return None;
         }
         let texts = seen.iter().filter_map(|node| self.graph.texts.get(node));
-        texts.map(String::as_str).collect()
+        Some(texts.map(String::as_str).collect())
     }
 
     /// Whether an address may come from elsewhere than the code: from a file, a variable that the
     /// caller sets, or another command. A text that `is_whole` needs nothing else.
     pub(super) fn is_open(&self, target: Node, is_whole: impl Fn(&str) -> bool) -> bool {
-        if !self.graph.exact.contains(&target) || self.searched.get() > MOST_SEARCHED_IN_ALL {
-            return false;
+        let is_exact = self.graph.exact.contains(&target);
+        if !is_exact || self.searched.get() > MOST_SEARCHED_IN_ALL {
+            return is_exact;
         }
         let mut seen = vec![target];
         let mut known = HashSet::from([target]);
@@ -593,6 +594,6 @@ mod tests {
         });
         let index = graph.index();
         assert!(index.search(0).before.len() >= 1_000);
-        assert!(index.texts_behind(nodes[0]).is_empty());
+        assert_eq!(index.texts_behind(nodes[0]), Some(Vec::new()));
     }
 }

