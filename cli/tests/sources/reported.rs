@@ -90,7 +90,7 @@ fn a_rewritten_history_is_named_by_outdated_and_update() {
     );
     let (is_warned, updated) = warned(&["update"]);
     assert!(is_warned, "{}", updated.out);
-    // The difference is no more to be seen, but the version before is.
+    // The difference can no longer be shown; the hint names the way back to the version before.
     assert!(
         updated.out.contains("vault rollback pdf"),
         "{}",

@@ -278,7 +278,7 @@ fn installed_lines(
 /// folder, and the skills that are left out. Fails if the folder has several.
 fn find_skill_folder(named: &str) -> Result<(String, Vec<LeftOutFolder>), Failure> {
     let path = Path::new(named);
-    // What is no folder, cannot be listed or has no skill is reported by the audit.
+    // The audit reports a path that is not a folder, cannot be listed or has no skill.
     let listing = match vault_sources::list_folder(path) {
         Ok(Some(listing)) if path.is_dir() && !listing.skills.is_empty() => listing,
         _ => return Ok((named.to_owned(), Vec::new())),

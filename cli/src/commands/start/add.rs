@@ -449,8 +449,7 @@ impl SkillAdder<'_> {
     }
 
     /// Fails if the skill must be recorded in the project's `vault.lock` and its folder or address
-    /// cannot be.
-    /// Call it before the skill is signed.
+    /// cannot be recorded. Call it before the skill is signed.
     fn check_lockable(&self, candidate: &Candidate, folder: Option<&str>) -> Result<(), Failure> {
         if !self.arguments.lock {
             return Ok(());

@@ -62,7 +62,7 @@ impl OwnFiles {
             Some(numbers.iter().map(move |number| (*number, *ending)))
         });
         let mut found: Vec<(u32, &str)> = named.flatten().take(MOST_SAME + 1).collect();
-        // Documents with the same name are no code that is imported.
+        // Nothing is lost if only documents are left out, because code imports none.
         let is_cut = found.len() > MOST_SAME && found.iter().any(|one| is_code(self.path(one.0)));
         found.truncate(MOST_SAME);
         let parts = path.split('/');

@@ -410,7 +410,7 @@ const MACHINES: &str = "machines";
 /// every ULID.
 const QUEUE: &str = "queue";
 
-/// Whether a record of an outbox is a notice, and none of the two other records there.
+/// Whether a record of an outbox is a notice, and not one of the two other records there.
 pub fn is_notice(key: &RecordKey) -> bool {
     ![MACHINES, QUEUE].contains(&&*key.key)
 }

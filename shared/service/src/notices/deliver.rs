@@ -32,7 +32,7 @@ const MAX_CONCURRENT: usize = 32;
 const SLICE: Duration = Duration::from_secs(10);
 /// Maximum number of pages that one run reads of each partition of the list of non-empty outboxes.
 const MAX_PAGES: usize = 10;
-/// Maximum number of attempts per recipient and hour, for notices about everything but replaced keys.
+/// Maximum number of attempts per recipient and hour, for all notices but those about replaced keys.
 const MAX_PER_HOUR: u32 = 60;
 /// Maximum number of attempts per recipient and hour, for notices about replaced keys.
 const MAX_KEYS_PER_HOUR: u32 = 20;

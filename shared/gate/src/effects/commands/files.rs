@@ -25,7 +25,8 @@ impl Arguments<'_> {
             return;
         }
         let output = program.graph.fresh();
-        // Of the whole environment, one variable is no secret; what a search for `token` finds is.
+        // A search in the whole environment may find one variable, which is not a secret, or all
+        // whose names have `token` in them, which are.
         let has_environment = program.environments.contains(&self.command.source);
         let is_many = has_environment && !(flow == Flow::Narrow && self.is_one(name));
         let flow = if is_many { Flow::Copy } else { flow };
@@ -73,7 +74,7 @@ impl Arguments<'_> {
         found.split_off(usize::from(!has_pattern).min(found.len()))
     }
 
-    /// Whether a search finds settings that are no secret: `awk '/region/' ~/.aws/config`.
+    /// Whether a search finds only settings that are not secret: `awk '/region/' ~/.aws/config`.
     fn is_harmless(&self, name: &str) -> bool {
         let pattern = self
             .plain()

@@ -41,7 +41,7 @@ impl Arguments<'_> {
         }
     }
 
-    /// `git`: what is added or committed is what a push sends.
+    /// Reads `git`: `add` and `commit` put values into the index, and `push` sends it.
     pub(super) fn git(&self, program: &mut Program) {
         let index = program.index_of(self.command.file);
         let named = ["add", "commit", "push"]

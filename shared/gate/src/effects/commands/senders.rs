@@ -342,7 +342,7 @@ impl Arguments<'_> {
         let mut words = self.words.iter();
         while let Some(word) = words.next() {
             let text = word.text.as_str();
-            // What is uploaded is the value of an option.
+            // The value of these options is the file to upload, so it is an operand here.
             let is_body = matches!(text, "--body" | "--file" | "-f" | "--source");
             if text.len() < 2 || !text.starts_with('-') || is_body && name != "rsync" {
                 found.push(word);

@@ -227,7 +227,7 @@ impl Script<'_> {
     fn find_given(&mut self, path: &str, next: Option<&Token>, value: Node, place: Place) -> bool {
         match path {
             "os.environ" | "process.env" | "Deno.env" | "Bun.env" => {
-                // One variable of it is no secret, and `process.env && a` is `a`.
+                // A single variable is not a secret, and the value of `process.env && a` is `a`.
                 let is_part = next.is_some_and(|next| {
                     [".", "?.", "&&"].iter().any(|sign| next.is_sign(sign))
                         || next.group(b'[').is_some()

@@ -42,7 +42,7 @@ impl Script<'_> {
         let name = match tokens.first().map(|first| &first.kind) {
             Some(Kind::Name(name)) => self.folded(name).into_owned(),
             Some(Kind::Group(b'{', _)) => String::new(),
-            // It is no class: `class="a"`.
+            // An attribute of HTML or JSX: `class="a"`.
             _ => {
                 self.evaluate(tokens, scope);
                 return None;

@@ -11,7 +11,7 @@ use super::Script;
 const ALIASES: &str =
     " gc irm iwr iex cat type curl wget echo ni sc copy cp move mv gci dir ls saps start ";
 
-/// Programs that are no commands of PowerShell.
+/// Programs that PowerShell starts as a shell does, with plain words.
 const PROGRAMS: &str = " curl wget nslookup scp sftp ssh rsync ftp nc ncat git gh cmd python python3 py node npx bash sh tar certutil aws az gcloud gsutil rclone kubectl docker npm ";
 
 /// A word of a command: the name of its parameter, and the value.

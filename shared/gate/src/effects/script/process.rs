@@ -163,7 +163,8 @@ impl Script<'_> {
         let old = self.written.entry(variable).or_default();
         let sum = if is_added { old.count + count } else { count };
         if sum >= MOST_WRITTEN || self.written_tokens > MOST_WRITTEN_IN_ALL {
-            // No command is so long; if it is started, that is said.
+            // Forgotten, because no real command is so long. If this variable is started after all,
+            // `code-not-followed` says so.
             *old = Written::default();
             return;
         }

@@ -111,18 +111,7 @@ impl Script<'_> {
             }
             // `export { a as b }`
             for part in split_commas(second.group(b'{').unwrap_or_default()) {
-                if let [
-                    Token {
-                        kind: Kind::Name(own),
-                        ..
-                    },
-                    _,
-                    Token {
-                        kind: Kind::Name(other),
-                        ..
-                    },
-                ] = part
-                {
+                if let Some((own, other)) = pair_of(part) {
                     self.link_functions(other, own, place);
                 }
             }
@@ -135,18 +124,7 @@ impl Script<'_> {
             // `module.exports = { a: b }`
             let object = value.first().and_then(|token| token.group(b'{'));
             for part in split_commas(object.unwrap_or_default()) {
-                if let [
-                    Token {
-                        kind: Kind::Name(other),
-                        ..
-                    },
-                    _,
-                    Token {
-                        kind: Kind::Name(own),
-                        ..
-                    },
-                ] = part
-                {
+                if let Some((other, own)) = pair_of(part) {
                     self.link_functions(other, own, place);
                 }
             }
@@ -418,6 +396,14 @@ impl Script<'_> {
                 _ => {}
             }
         }
+    }
+}
+
+/// The two names of `a as b` or `a: b`.
+fn pair_of(part: &[Token]) -> Option<(&str, &str)> {
+    match part {
+        [first, _, second] => Some((first.name()?, second.name()?)),
+        _ => None,
     }
 }
 
