@@ -1,12 +1,10 @@
-//! Audits through the binary: hostile trees, closed output streams, read-only folders, and the
-//! commands in the documentation.
+//! Audits through the binary: hostile trees, closed output streams and read-only folders.
 
 use std::{
     ffi::OsStr,
     fs,
     io::Read,
     os::unix::{ffi::OsStrExt, fs::symlink},
-    path::Path,
     process::{Command, Output, Stdio},
 };
 
@@ -151,63 +149,6 @@ fn an_audit_writes_nothing_and_needs_no_right_to() {
     set_mode(repository.root.root(), 0o755);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
     assert_eq!(fs::read_dir(repository.home.root()).unwrap().count(), 0);
-}
-
-/// Extracts the commands from the fenced blocks of a page: the text after `run:`, `entry:` or a
-/// dash, or a whole line.
-fn commands(page: &str) -> Vec<String> {
-    let mut inside = false;
-    let mut found = Vec::new();
-    for line in page.lines() {
-        if line.starts_with("```") {
-            inside = !inside;
-            continue;
-        }
-        let line = line.trim_start();
-        let command = ["run: ", "entry: ", "- ", ""].iter().find_map(|lead| {
-            line.strip_prefix(lead)
-                .filter(|rest| rest.starts_with("vault "))
-        });
-        if let Some(command) = command.filter(|_| inside) {
-            found.push(command.to_owned());
-        }
-    }
-    found
-}
-
-#[test]
-fn every_command_of_the_page_on_audits_works() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/audit.md");
-    let commands = commands(&fs::read_to_string(page).unwrap());
-    assert_eq!(commands.len(), 6, "{commands:?}");
-    let program = Path::new(env!("CARGO_BIN_EXE_vault")).parent().unwrap();
-    for (bad, codes) in [(false, [0, 0, 0, 0, 0, 0]), (true, [5, 5, 5, 5, 0, 5])] {
-        let repository = Repository::new();
-        let folder = repository.skill("skills/tables", GOOD);
-        if bad {
-            fs::write(folder.join("run.sh"), PIPED).unwrap();
-        }
-        for (command, code) in commands.iter().zip(codes) {
-            let path = format!("{}:/usr/bin:/bin", program.display());
-            let output = repository
-                .command("/bin/sh")
-                .args(["-c", command])
-                .env("PATH", path)
-                .output()
-                .unwrap();
-            assert_eq!(output.status.code(), Some(code), "{command}: {output:?}");
-        }
-        let log = repository.root.read("skills.sarif");
-        let log: serde_json::Value = serde_json::from_str(&log).unwrap();
-        let results = log["runs"][0]["results"].as_array().unwrap();
-        assert_eq!(results.len(), usize::from(bad));
-        if bad {
-            let place = &results[0]["locations"][0]["physicalLocation"];
-            assert_eq!(place["artifactLocation"]["uri"], "skills/tables/run.sh");
-        }
-        let comment = repository.root.read("skills-audit.md");
-        assert!(comment.starts_with("### Skill audit: "));
-    }
 }
 
 #[test]
