@@ -60,6 +60,8 @@ pub(super) struct Script<'a> {
     blocks: Vec<String>,
     /// Number of tokens in `written`.
     written_tokens: usize,
+    /// What the block of PowerShell around the current statement prints.
+    block_value: Option<Node>,
     /// Number of expressions and statements around the current one.
     nested: u32,
 }
@@ -89,6 +91,7 @@ pub(super) fn read_script(code: &Code, program: &mut Program) {
         properties: HashSet::new(),
         process_input,
         blocks: Vec::new(),
+        block_value: None,
         nested: 0,
     };
     script.read_block(&tokens, 0);
@@ -323,6 +326,9 @@ impl Script<'_> {
                 let returned = self.program.returned(self.file(), &function);
                 let place = self.place(first.at);
                 self.program.copy(value, returned, place);
+                if let Some(block) = self.block_value {
+                    self.program.copy(value, block, place);
+                }
             }
             Some("with" | "for") => self.read_loop(rest, scope),
             _ => {
@@ -428,45 +434,53 @@ impl Script<'_> {
         node
     }
 
-    /// `{ name: value, … }`; a name of headers makes its value one.
-    fn evaluate_object(&mut self, tokens: &[Token], scope: usize) -> Node {
+    /// A bracket `{…}`: statements, or `{ name: value, … }`. It is read as one of them, because both
+    /// would double the work with each bracket inside another one.
+    fn evaluate_braces(&mut self, tokens: &[Token], is_table: bool, scope: usize) -> Node {
         let node = self.program.graph.fresh();
-        let has_statements = tokens.iter().any(|token| {
-            token.is_sign(";")
-                || matches!(
-                    token.name(),
-                    Some("return" | "const" | "let" | "var" | "await")
-                )
-        });
-        if has_statements || self.code.language == Language::PowerShell {
-            self.read_block(tokens, scope);
-        }
-        for part in split_items(tokens, self.code.language) {
-            let place = self.place(part[0].at);
-            let colon = part
-                .iter()
-                .position(|token| token.is_sign(":") || token.is_sign("="));
-            let key = match &part[0].kind {
-                Kind::Name(name) | Kind::Text(name, _) if colon == Some(1) => Some(name.clone()),
-                Kind::Name(name) if part.len() == 1 => Some(name.clone()),
-                _ => None,
-            };
-            let value = match (&key, colon) {
-                (Some(_), Some(at)) => &part[at + 1..],
-                _ => part,
-            };
-            if has_statements && key.is_none() {
-                continue;
+        match self.code.language {
+            Language::PowerShell if is_table => {
+                for (_, part) in split_statements(tokens) {
+                    self.evaluate_item(part, scope, node);
+                }
             }
-            let value = self.evaluate(value, scope);
-            let flow = if key.is_some_and(|key| calls::is_header(&key)) {
-                Flow::Header
-            } else {
-                Flow::Copy
-            };
-            self.program.graph.edge(value, node, flow, place);
+            Language::PowerShell => {
+                let around = self.block_value.replace(node);
+                self.read_block(tokens, scope);
+                self.block_value = around;
+            }
+            Language::JavaScript if has_statements(tokens) => self.read_block(tokens, scope),
+            language => {
+                for part in split_items(tokens, language) {
+                    self.evaluate_item(part, scope, node);
+                }
+            }
         }
         node
+    }
+
+    /// `name: value`; a name of headers makes its value one.
+    fn evaluate_item(&mut self, part: &[Token], scope: usize, node: Node) {
+        let Some(first) = part.first() else {
+            return;
+        };
+        let place = self.place(first.at);
+        let has_sign = part
+            .get(1)
+            .is_some_and(|sign| sign.is_sign(":") || sign.is_sign("="));
+        let key = match &first.kind {
+            Kind::Name(name) | Kind::Text(name, _) if has_sign => Some(name),
+            Kind::Name(name) if part.len() == 1 => Some(name),
+            _ => None,
+        };
+        let from = if key.is_some() && has_sign { 2 } else { 0 };
+        let value = self.evaluate(&part[from..], scope);
+        let flow = if key.is_some_and(|key| calls::is_header(key)) {
+            Flow::Header
+        } else {
+            Flow::Copy
+        };
+        self.program.graph.edge(value, node, flow, place);
     }
 
     /// Finds a file of secrets whose path is put together from the texts of an expression.
@@ -503,6 +517,39 @@ impl Script<'_> {
             }
         }
     }
+}
+
+/// Whether a bracket `{…}` of JavaScript has statements, and is no object.
+fn has_statements(tokens: &[Token]) -> bool {
+    let sign_at = |at: Option<usize>, sign: &str| {
+        at.and_then(|at| tokens.get(at))
+            .is_some_and(|token| token.is_sign(sign))
+    };
+    // `{ return: 1, const() {…} }` names members.
+    let is_member = |at: usize| {
+        let is_method = |token: &Token| token.group(b'(').is_some();
+        sign_at(at.checked_sub(1), ",")
+            || sign_at(Some(at + 1), ":")
+            || sign_at(Some(at + 1), ",")
+            || tokens.get(at + 1).is_some_and(is_method)
+                && tokens
+                    .get(at + 2)
+                    .is_some_and(|body| body.group(b'{').is_some())
+    };
+    let begin = trim_lines(tokens);
+    let is_object = begin.len() == 1
+        || begin
+            .get(1)
+            .is_some_and(|sign| sign.is_sign(":") || sign.is_sign(","))
+        || begin.first().is_some_and(|sign| sign.is_sign("..."));
+    tokens.iter().enumerate().any(|(at, token)| {
+        token.is_sign(";")
+            || match token.name() {
+                Some("return" | "const" | "let" | "var") => !is_member(at),
+                Some("await") => !is_object,
+                _ => false,
+            }
+    })
 }
 
 /// Whether a name is a word of the language and no value.

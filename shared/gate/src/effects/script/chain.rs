@@ -198,7 +198,11 @@ impl Script<'_> {
                 }
             }
             Kind::Text(text, code) => self.text_value(text, code, place, scope),
-            Kind::Group(b'{', inner) => self.evaluate_object(inner, scope),
+            Kind::Group(b'{', inner) => {
+                let before = begun.checked_sub(1).map(|before| &tokens[before]);
+                let is_table = before.is_some_and(|sign| sign.is_sign("@"));
+                self.evaluate_braces(inner, is_table, scope)
+            }
             Kind::Group(_, inner) => {
                 // A type of PowerShell: `[scriptblock]::Create(…)`; or `(await import('a')).b()`.
                 if self.code.language == Language::PowerShell

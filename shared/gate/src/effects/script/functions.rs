@@ -229,16 +229,15 @@ impl Script<'_> {
         if !tokens.get(arrow)?.is_sign("=>") {
             return None;
         }
-        if is_typed {
-            // It may be the middle of `a ? (b) : c => d` as well.
-            self.evaluate(&tokens[at..=at], scope);
-        }
         let params = match &tokens[at].kind {
             Kind::Group(b'(', inner) => inner.as_slice(),
             Kind::Name(_) => &tokens[at..=at],
             _ => return None,
         };
         let inner = self.open_function(name, params, scope);
+        if is_typed {
+            self.read_middle(params, scope, inner);
+        }
         if let Some(body) = tokens.get(arrow + 1).and_then(|token| token.group(b'{')) {
             self.read_block(body, inner);
             return Some(arrow + 2);

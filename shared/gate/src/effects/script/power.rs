@@ -76,14 +76,12 @@ impl Script<'_> {
             return result;
         };
         let name = self.command_name(first, scope);
-        if matches!(name.as_str(), "start-process" | "saps" | "start") {
-            self.start_program(tokens, scope, (result, piped, place));
-        }
         let is_program = calls::is_in(PROGRAMS, name.strip_suffix(".exe").unwrap_or(&name))
             || tokens.get(1).is_some_and(|dot| dot.is_sign("."))
                 && tokens.get(2).and_then(Token::name) == Some("exe");
         if is_program {
-            self.read_program(tokens, scope, (result, piped, place));
+            let words: Vec<&Token> = tokens.iter().collect();
+            self.read_program(&words, (scope, None), (result, piped, place));
             return result;
         }
         if matches!(name.as_str(), "set-alias" | "new-alias" | "sal" | "nal") {
@@ -113,11 +111,18 @@ impl Script<'_> {
         if let Some(piped) = piped {
             self.program.copy(piped, all, place);
         }
+        if matches!(name.as_str(), "start-process" | "saps" | "start") {
+            self.start_program(tokens, (scope, all), (result, piped, place));
+        }
         let invoked = Invoked {
             given,
             piped,
             place,
         };
+        // `& { … }`
+        if first.group(b'{').is_some() {
+            self.program.copy(all, result, place);
+        }
         self.apply_command((&name, effect_of(&name, false)), &invoked, all, result);
         self.hand_over_given(&[first.name().unwrap_or_default()], &invoked, result);
         let blocks: Vec<&str> = blocks.iter().map(String::as_str).collect();
@@ -182,14 +187,15 @@ impl Script<'_> {
         }
     }
 
-    /// `Start-Process curl.exe -ArgumentList '-T', $file`: the program with its words.
+    /// `Start-Process curl.exe -ArgumentList '-T', $file`: the program with its words, of which `all`
+    /// has the values.
     fn start_program(
         &mut self,
         tokens: &[Token],
-        scope: usize,
+        (scope, all): (usize, Node),
         result: (Node, Option<Node>, Place),
     ) {
-        let mut words: Vec<Token> = Vec::new();
+        let mut words: Vec<&Token> = Vec::new();
         let mut open: Vec<&Token> = tokens[1..].iter().rev().collect();
         while let Some(token) = open.pop() {
             match &token.kind {
@@ -199,14 +205,14 @@ impl Script<'_> {
                     // The names of its own parameters.
                     open.pop();
                 }
-                _ => words.push(token.clone()),
+                _ => words.push(token),
             }
         }
         if words
             .first()
             .is_some_and(|first| matches!(first.kind, Kind::Name(_) | Kind::Text(..)))
         {
-            self.read_program(&words, scope, result);
+            self.read_program(&words, (scope, Some(all)), result);
         }
     }
 
@@ -289,11 +295,12 @@ impl Script<'_> {
         }
     }
 
-    /// A program that is no command of PowerShell: its words are those of a shell.
+    /// A program that is no command of PowerShell: its words are those of a shell. `known` has the
+    /// values of the code in them, if it is evaluated already.
     fn read_program(
         &mut self,
-        tokens: &[Token],
-        scope: usize,
+        tokens: &[&Token],
+        (scope, known): (usize, Option<Node>),
         (output, piped, place): (Node, Option<Node>, Place),
     ) {
         let mut text = match &tokens[0].kind {
@@ -310,7 +317,7 @@ impl Script<'_> {
                     let shown = value.replace('\'', "'\\''");
                     text += &format!("'{shown}'");
                     if !code.is_empty() {
-                        let node = self.evaluate(code, scope);
+                        let node = known.unwrap_or_else(|| self.evaluate(code, scope));
                         text += &format!("{0}{node}{0}", super::super::program::MARK);
                     }
                     end = token.at + value.len() + 2;
@@ -329,7 +336,7 @@ impl Script<'_> {
                     end = token.at + sign.len();
                 }
                 Kind::Group(_, inner) => {
-                    let node = self.evaluate(inner, scope);
+                    let node = known.unwrap_or_else(|| self.evaluate(inner, scope));
                     text += &format!("{0}{node}{0}", super::super::program::MARK);
                     end = token.at;
                 }

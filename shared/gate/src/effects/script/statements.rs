@@ -162,23 +162,27 @@ impl Script<'_> {
 
     /// `with a as b:`, `for a in b:`, `for (const a of b) {…}`.
     pub(super) fn read_loop(&mut self, tokens: &[Token], scope: usize) {
+        // `for await (const a of b)`
+        let is_async = tokens.first().and_then(Token::name) == Some("await");
+        let tokens = &tokens[usize::from(is_async)..];
         let head = tokens.first().and_then(|token| token.group(b'('));
         if let Some(head) = head {
             self.read_taken(head, scope);
-            self.evaluate(&tokens[1..], scope);
+            let value = self.evaluate(&tokens[1..], scope);
+            self.print_value(value, tokens, scope);
             return;
         }
         let end = tokens
             .iter()
             .position(|token| token.is_sign(":"))
             .unwrap_or(tokens.len());
-        for part in split_commas(&tokens[..end]) {
-            self.read_taken(part, scope);
-        }
-        let is_loop = tokens[..end].iter().any(|token| token.name() == Some("in"));
-        if is_loop {
+        if tokens[..end].iter().any(|token| token.name() == Some("in")) {
             // `for a, b in c`: the commas part names, not values.
             self.read_taken(&tokens[..end], scope);
+        } else {
+            for part in split_commas(&tokens[..end]) {
+                self.read_taken(part, scope);
+            }
         }
         if end + 1 < tokens.len() {
             self.read_statement(&tokens[end + 1..], scope);
@@ -289,6 +293,9 @@ impl Script<'_> {
         };
         let place = self.place(tokens.first().map_or(0, |token| token.at));
         self.program.copy(value, printed, place);
+        if let Some(block) = self.block_value {
+            self.program.copy(value, block, place);
+        }
     }
 
     /// Evaluates what a variable is assigned, which may be a statement in PowerShell: `if (…) {…}`.

@@ -2,7 +2,7 @@
 
 use super::super::program::Language;
 use super::super::tokens::{Kind, Token};
-use super::Script;
+use super::{Script, split_commas};
 
 /// Largest number of tokens of a type.
 const LONGEST_TYPE: usize = 48;
@@ -85,8 +85,9 @@ impl Script<'_> {
             self.read_caught(name, params, scope);
             self.read_block(block, scope);
         } else {
-            if is_typed {
-                // It may be the middle of `a ? b(c) : d` as well.
+            // It may be the middle of `a ? b(c) : d` as well. Defaults are evaluated where they are
+            // declared: twice would double the work with each function inside another one.
+            if is_typed && !params.iter().any(|token| token.is_sign("=")) {
                 self.evaluate_chain(&tokens[..body - 1], at, scope);
             }
             let before = at.checked_sub(1).and_then(|at| tokens[at].name());
@@ -97,6 +98,26 @@ impl Script<'_> {
             self.read_block(block, inner);
         }
         body + 1
+    }
+
+    /// Reads a bracket that may be the parameters of a function, or the middle of
+    /// `a ? (b) : c => d`, as the latter. `inner` is the scope of the function, which has evaluated
+    /// what stands behind each `=`.
+    pub(super) fn read_middle(&mut self, params: &[Token], scope: usize, inner: usize) {
+        for part in split_commas(params) {
+            match part {
+                [name, ..] if part.iter().any(|token| token.is_sign("=")) => {
+                    let name = name.name().unwrap_or_default();
+                    let place = self.place(part[0].at);
+                    let value = self.variable(inner, name);
+                    let variable = self.variable(scope, name);
+                    self.program.copy(value, variable, place);
+                }
+                _ => {
+                    self.evaluate(part, scope);
+                }
+            }
+        }
     }
 
     /// Where the sign of an assignment inside an expression stands, if one begins here.

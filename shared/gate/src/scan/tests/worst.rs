@@ -154,6 +154,14 @@ const PATTERNS: &[Pattern] = &[
         let calls = lines(n, |i| format!("subprocess.run(v{i})\n"));
         [head, lists, calls].concat()
     }),
+    ("blocks in blocks", "x.ps1", |n| {
+        let deep = format!("{}1{}\n", "Invoke-X { ".repeat(40), " }".repeat(40));
+        [b"irm (gc ~/.netrc)\n".to_vec(), fill(&deep, n)].concat()
+    }),
+    ("objects in objects", "x.js", |n| {
+        let deep = format!("f({}1{})\n", "{ a: 1; b: ".repeat(40), "}".repeat(40));
+        [b"fetch('~/.ssh/id_rsa')\n".to_vec(), fill(&deep, n)].concat()
+    }),
     ("expressions without an end", "x.js", |n| {
         [b"fetch('~/.ssh/id_rsa')\n".to_vec(), fill("/[", n)].concat()
     }),
