@@ -45,6 +45,7 @@ mod name;
 pub mod names;
 pub mod package;
 pub mod report;
+pub mod requirements;
 mod rule;
 mod rules;
 mod scan;

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use crate::document::{Document, SKILL_MD, flow_style, frontmatter_json};
 use crate::finding::{Finding, Level, Rule, Severity};
 use crate::package::Package;
+use crate::requirements::{read_needs, read_requirements};
 use vault_format::text::{Position, quoted};
 
 /// Maximum number of lines that the standard advises for the text of a SKILL.md.
@@ -99,8 +100,14 @@ const FLOW: Rule = lint_rule(
     "the standard's own validator refuses lists and maps on one line",
 );
 
+const NEEDS: Rule = lint_rule(
+    "VL-012",
+    "lint-needs",
+    "vault reads these keys only as one text, so nothing comes along and nothing is checked",
+);
+
 /// All rules, in the order of their ids.
-pub const RULES: [Rule; 11] = [
+pub const RULES: [Rule; 12] = [
     FOLDER,
     NAME,
     PLACE,
@@ -112,6 +119,7 @@ pub const RULES: [Rule; 11] = [
     COMPATIBILITY,
     SCRIPT,
     FLOW,
+    NEEDS,
 ];
 
 fn advice_at(
@@ -138,6 +146,7 @@ pub fn lint(package: &Package, folder: Option<&str>) -> Vec<Finding> {
     check_name(&document, package, folder, &mut findings);
     check_description(&document, &mut findings);
     check_keys(&document, &mut findings);
+    check_needs(&document, &mut findings);
     let flow = flow_style(document.bytes()).into_iter();
     findings.extend(flow.map(|at| {
         let message = "a list or map is in brackets";
@@ -248,6 +257,20 @@ fn check_keys(document: &Document, findings: &mut Vec<Finding>) {
         let message = format!("{} is not a key of the standard", quoted(key));
         let hint = "indent it below `metadata:`; the vault reads it there too";
         findings.push(advice_at(&KEY, message, key_position(document, key), hint));
+    }
+}
+
+/// Checks that the requirements and needs of the skill can be read.
+fn check_needs(document: &Document, findings: &mut Vec<Finding>) {
+    let metadata = &document.frontmatter().metadata;
+    let requires = read_requirements(metadata).err();
+    for unreadable in requires.into_iter().chain(read_needs(metadata).err()) {
+        let hint = match unreadable.key {
+            "requires" => "write `requires: github:owner/repository/folder@^1.2, ...`",
+            _ => "write `needs: git, jq, $GITHUB_TOKEN`",
+        };
+        let at = key_position(document, "metadata");
+        findings.push(advice_at(&NEEDS, unreadable.to_string(), at, hint));
     }
 }
 
@@ -479,6 +502,18 @@ mod tests {
                 4,
             ),
             (base(&compatibility, "x"), "pdf", "lint-compatibility", 1),
+            (
+                base("metadata:\n  requires: github:a/b@^x\n", "x"),
+                "pdf",
+                "lint-needs",
+                4,
+            ),
+            (
+                base("metadata:\n  needs: /bin/sh\n", "x"),
+                "pdf",
+                "lint-needs",
+                4,
+            ),
         ] {
             assert_eq!(findings(&text, &[], folder), [(rule, line)], "{text:.200}");
         }
