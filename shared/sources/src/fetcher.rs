@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use vault_format::draft;
 use vault_format::name::SkillName;
+use vault_gate::requirements::VersionRange;
 use vault_policy::Policy;
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
@@ -71,6 +72,30 @@ impl Fetcher {
         policy: &SourcePolicy,
     ) -> Result<FetchedSkill> {
         kinds::fetch_recorded(self.with_policy(policy), upstream).await
+    }
+
+    /// Returns the tag of a repository with the highest version in a range. Returns `None` for other
+    /// sources, which list no versions. Fails if the repository has no such tag.
+    pub async fn find_version(
+        &self,
+        source: &Source,
+        range: &VersionRange,
+        policy: &SourcePolicy,
+    ) -> Result<Option<String>> {
+        // The policy decides before every request, and this is one.
+        policy.check_source(source)?;
+        let Source::Git(repository) = source else {
+            return Ok(None);
+        };
+        let (pinned, settings) = self.git_access(repository).await?;
+        let found = git::find_tag(&settings, repository, range, &pinned).await?;
+        found.map(Some).ok_or_else(|| {
+            let range = escape_untrusted(&range.to_string());
+            FetchError::NotFound(format!(
+                "{} has no tag with a version in {range}",
+                repository.place
+            ))
+        })
     }
 
     /// Tells whether a repository has this branch or tag. A full commit id counts as existing

@@ -11,6 +11,7 @@
 //! | `compare` | detecting upstream changes |
 //! | [`git`], [`archive`], `http` | running git, reading archives, HTTP requests |
 //! | [`locks`] | lock files of other tools |
+//! | [`requirements`] | the skills that a skill requires, and which skills of a project need which |
 //! | `find`, `listing` | finding the skills in a tree of files, and the choice among them |
 //!
 //! The files that it returns are unchecked. The vault library checks and signs them.
@@ -29,6 +30,7 @@ pub mod locks;
 mod opened;
 pub mod policy;
 mod proxy;
+pub mod requirements;
 pub mod source;
 mod tokens;
 

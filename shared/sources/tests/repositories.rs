@@ -508,3 +508,33 @@ async fn a_marketplace_names_the_skills_of_its_plugins() {
     let revision = skill.unwrap().upstream.revision;
     assert_eq!(revision, Some(far), "the commit that the marketplace fixes");
 }
+
+#[tokio::test]
+async fn a_range_chooses_the_highest_released_tag() {
+    let repository = with_two();
+    for tag in [
+        "v1.2.0",
+        "v1.10.0",
+        "1.9.0",
+        "v2.0.0",
+        "v1.11.0-rc1",
+        "v1.99",
+        "main-v1.50.0",
+    ] {
+        repository.git(&["tag", "--annotate", "--message", "x", tag]);
+    }
+    repository.git(&["branch", "v1.98.0"]);
+    let (fetcher, source) = (plain_fetcher(), source(&repository));
+    let any = SourcePolicy::default();
+    let find = async |range: &str, policy: &SourcePolicy| {
+        let range = range.parse().unwrap();
+        fetcher.find_version(&source, &range, policy).await
+    };
+    let found = find("^1.2", &any).await.unwrap();
+    assert_eq!(found.as_deref(), Some("v1.10.0"));
+    let found = find(">=1.9 <1.10", &any).await.unwrap();
+    assert_eq!(found.as_deref(), Some("1.9.0"));
+    assert_matches!(find("^3", &any).await, Err(FetchError::NotFound(_)));
+    let none = policy("[sources]\nallow = [\"github.com/acme/**\"]\n");
+    assert_matches!(find("^1.2", &none).await, Err(FetchError::Policy { .. }));
+}

@@ -17,8 +17,13 @@ pub(crate) use checkout::{Checkout, Depth, EntryKind, fetch_commit};
 pub(crate) use history::{FAR, History, NEAR};
 use run::{Git, Run};
 
+use vault_gate::requirements::{Version, VersionRange};
+
 use crate::error::{FetchError, Result, escape_untrusted};
 use crate::source::GitSource;
+
+/// Maximum size of a remote's list of tags, in bytes. Beyond it, no version is chosen.
+const MAX_TAGS_BYTES: usize = 8 << 20;
 
 /// The git program to run, and the limits for its commands.
 #[derive(Clone, Debug)]
@@ -229,6 +234,36 @@ async fn list_remote(
     Ok(named
         .map(|(id, name)| (name.to_owned(), id.to_owned()))
         .collect())
+}
+
+/// Returns the name of the remote's tag with the highest version in a range; `None` if there is none.
+/// Of two tags with one version (`1.2.0`, `v1.2.0`) it is the first by name.
+pub(crate) async fn find_tag(
+    settings: &GitSettings,
+    source: &GitSource,
+    range: &VersionRange,
+    pinned_to: &[String],
+) -> Result<Option<String>> {
+    let git = Git {
+        settings,
+        place: &source.place,
+        folder: None,
+    };
+    let mut arguments: Vec<String> = pinned_to.to_vec();
+    // `--refs` leaves out the second line of an annotated tag.
+    arguments.extend(["ls-remote", "--quiet", "--refs", "--tags", "--"].map(str::to_owned));
+    arguments.push(source.address.clone());
+    let out = git
+        .run_command(&arguments, &Run::new(MAX_TAGS_BYTES, settings.list_time))
+        .await?;
+    let listed = String::from_utf8_lossy(&out).into_owned();
+    let names = listed.lines().filter_map(|line| line.split_once('\t'));
+    let names = names.filter_map(|(_, name)| name.strip_prefix("refs/tags/"));
+    let versions = names.filter_map(|name| {
+        let version = Version::of_tag(name).filter(|version| range.contains(*version))?;
+        Some((version, std::cmp::Reverse(name)))
+    });
+    Ok(versions.max().map(|(_, name)| name.0.to_owned()))
 }
 
 /// Returns the full names that a reference may stand for, in git's order of precedence, each with
