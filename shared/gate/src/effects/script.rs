@@ -20,6 +20,7 @@ use names::Names;
 use process::Written;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use types::has_statements;
 
 /// Largest number of parts of a path that are joined to find a file of secrets.
 const MOST_JOINED: usize = 12;
@@ -517,39 +518,6 @@ impl Script<'_> {
             }
         }
     }
-}
-
-/// Whether a bracket `{…}` of JavaScript has statements, and is no object.
-fn has_statements(tokens: &[Token]) -> bool {
-    let sign_at = |at: Option<usize>, sign: &str| {
-        at.and_then(|at| tokens.get(at))
-            .is_some_and(|token| token.is_sign(sign))
-    };
-    // `{ return: 1, const() {…} }` names members.
-    let is_member = |at: usize| {
-        let is_method = |token: &Token| token.group(b'(').is_some();
-        sign_at(at.checked_sub(1), ",")
-            || sign_at(Some(at + 1), ":")
-            || sign_at(Some(at + 1), ",")
-            || tokens.get(at + 1).is_some_and(is_method)
-                && tokens
-                    .get(at + 2)
-                    .is_some_and(|body| body.group(b'{').is_some())
-    };
-    let begin = trim_lines(tokens);
-    let is_object = begin.len() == 1
-        || begin
-            .get(1)
-            .is_some_and(|sign| sign.is_sign(":") || sign.is_sign(","))
-        || begin.first().is_some_and(|sign| sign.is_sign("..."));
-    tokens.iter().enumerate().any(|(at, token)| {
-        token.is_sign(";")
-            || match token.name() {
-                Some("return" | "const" | "let" | "var") => !is_member(at),
-                Some("await") => !is_object,
-                _ => false,
-            }
-    })
 }
 
 /// Whether a name is a word of the language and no value.

@@ -28,6 +28,17 @@ struct Invoked {
     place: Place,
 }
 
+/// Where a program that is started stands.
+struct Started {
+    scope: usize,
+    /// What it prints, and what the command before it in the pipe prints.
+    output: Node,
+    piped: Option<Node>,
+    place: Place,
+    /// The values of the code in its words, if it is evaluated already.
+    known: Option<Node>,
+}
+
 impl Script<'_> {
     /// Reads commands with pipes between them, if the expression is one. Its value goes to `result`.
     pub(super) fn read_pipeline(&mut self, tokens: &[Token], scope: usize, result: Node) -> bool {
@@ -81,7 +92,14 @@ impl Script<'_> {
                 && tokens.get(2).and_then(Token::name) == Some("exe");
         if is_program {
             let words: Vec<&Token> = tokens.iter().collect();
-            self.read_program(&words, (scope, None), (result, piped, place));
+            let started = Started {
+                scope,
+                output: result,
+                piped,
+                place,
+                known: None,
+            };
+            self.read_program(&words, &started);
             return result;
         }
         if matches!(name.as_str(), "set-alias" | "new-alias" | "sal" | "nal") {
@@ -112,7 +130,14 @@ impl Script<'_> {
             self.program.copy(piped, all, place);
         }
         if matches!(name.as_str(), "start-process" | "saps" | "start") {
-            self.start_program(tokens, (scope, all), (result, piped, place));
+            let started = Started {
+                scope,
+                output: result,
+                piped,
+                place,
+                known: Some(all),
+            };
+            self.start_program(tokens, &started);
         }
         let invoked = Invoked {
             given,
@@ -187,14 +212,8 @@ impl Script<'_> {
         }
     }
 
-    /// `Start-Process curl.exe -ArgumentList '-T', $file`: the program with its words, of which `all`
-    /// has the values.
-    fn start_program(
-        &mut self,
-        tokens: &[Token],
-        (scope, all): (usize, Node),
-        result: (Node, Option<Node>, Place),
-    ) {
+    /// `Start-Process curl.exe -ArgumentList '-T', $file`: the program with its words.
+    fn start_program(&mut self, tokens: &[Token], started: &Started) {
         let mut words: Vec<&Token> = Vec::new();
         let mut open: Vec<&Token> = tokens[1..].iter().rev().collect();
         while let Some(token) = open.pop() {
@@ -212,7 +231,7 @@ impl Script<'_> {
             .first()
             .is_some_and(|first| matches!(first.kind, Kind::Name(_) | Kind::Text(..)))
         {
-            self.read_program(&words, (scope, Some(all)), result);
+            self.read_program(&words, started);
         }
     }
 
@@ -295,14 +314,10 @@ impl Script<'_> {
         }
     }
 
-    /// A program that is no command of PowerShell: its words are those of a shell. `known` has the
-    /// values of the code in them, if it is evaluated already.
-    fn read_program(
-        &mut self,
-        tokens: &[&Token],
-        (scope, known): (usize, Option<Node>),
-        (output, piped, place): (Node, Option<Node>, Place),
-    ) {
+    /// A program that is no command of PowerShell: its words are those of a shell.
+    fn read_program(&mut self, tokens: &[&Token], started: &Started) {
+        let scope = started.scope;
+        let mark = |node: Node| format!("{0}{node}{0}", super::super::program::MARK);
         let mut text = match &tokens[0].kind {
             Kind::Name(name) | Kind::Text(name, _) => name.clone(),
             _ => String::new(),
@@ -317,14 +332,14 @@ impl Script<'_> {
                     let shown = value.replace('\'', "'\\''");
                     text += &format!("'{shown}'");
                     if !code.is_empty() {
-                        let node = known.unwrap_or_else(|| self.evaluate(code, scope));
-                        text += &format!("{0}{node}{0}", super::super::program::MARK);
+                        let node = started.known;
+                        text += &mark(node.unwrap_or_else(|| self.evaluate(code, scope)));
                     }
                     end = token.at + value.len() + 2;
                 }
                 Kind::Name(name) if self.is_variable(token) => {
                     let node = self.variable(scope, name);
-                    text += &format!("{0}{node}{0}", super::super::program::MARK);
+                    text += &mark(node);
                     end = token.at + name.len();
                 }
                 Kind::Name(name) => {
@@ -336,8 +351,8 @@ impl Script<'_> {
                     end = token.at + sign.len();
                 }
                 Kind::Group(_, inner) => {
-                    let node = known.unwrap_or_else(|| self.evaluate(inner, scope));
-                    text += &format!("{0}{node}{0}", super::super::program::MARK);
+                    let node = started.known;
+                    text += &mark(node.unwrap_or_else(|| self.evaluate(inner, scope)));
                     end = token.at;
                 }
                 Kind::Number => {
@@ -347,8 +362,8 @@ impl Script<'_> {
                 Kind::Line(_) => {}
             }
         }
-        let input = piped.unwrap_or_else(|| self.program.graph.fresh());
-        self.read_command_line(text, [input, output], place);
+        let input = started.piped.unwrap_or_else(|| self.program.graph.fresh());
+        self.read_command_line(text, [input, started.output], started.place);
     }
 
     /// Whether a name has its `$` in front.
