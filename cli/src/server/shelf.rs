@@ -225,7 +225,9 @@ impl OwnShelf {
         };
         let change = audit::Change::about(&name).with_after(after);
         let namespace = Some(&self.namespace);
-        let entry = self.app.audit(namespace, actor, action, change, "done")?;
+        let entry = self
+            .app
+            .audit_entry(namespace, actor, action, change, "done")?;
         let commit = self.app.records.commit_writes(vec![entry]).await?;
         // The key of the entry is new, so only a concurrent writer can cause a conflict.
         commit.is_done().then_some(()).ok_or(StoreError::Conflict)

@@ -24,7 +24,6 @@ use vault_store::StoreError;
 use vault_store::fair::{Lane, LaneBound};
 use vault_store::gate::{FairGate, GateSize, Pass};
 use vault_store::objects::ObjectKey;
-use vault_store::records::Write;
 
 use crate::bodies::{Bodies, SharedBodyMemory};
 use crate::budget::charge::Charge;
@@ -34,7 +33,7 @@ use crate::config::quota::Quota;
 use crate::config::{Config, Issuer};
 use crate::documents::Documents;
 use crate::model::account::AccountId;
-use crate::model::audit::{self, Actor, Change};
+use crate::model::audit::{Actor, Change};
 use crate::model::client::ClientId;
 use crate::model::family::Family;
 use crate::model::namespace::{Kind, Namespace};
@@ -330,19 +329,6 @@ impl App {
                 Quota::default().with(&of_plan).with(&namespace.quota)
             }
         }
-    }
-
-    /// Creates the audit record of an action, for the commit that makes the change. `outcome` is
-    /// `done`, or the error code of a refusal.
-    pub fn audit(
-        &self,
-        namespace: Option<&NamespaceId>,
-        actor: &Actor,
-        action: &str,
-        change: Change,
-        outcome: &str,
-    ) -> Result<Write, StoreError> {
-        audit::entry_write(self, namespace, actor, action, change, outcome)
     }
 
     /// Returns the object with this key, from the cache or from the store; `None` if the store has

@@ -126,7 +126,13 @@ impl Edge {
             let logged = response.extensions_mut().remove::<Logged>();
             logged.map(|logged| logged.0)
         });
-        log_request(&id, group, &method, &response, refusal.as_ref(), started);
+        let logged = LoggedRequest {
+            id: &id,
+            group,
+            method: &method,
+            started,
+        };
+        logged.log_answer(&response, refusal.as_ref());
         response
     }
 
@@ -209,33 +215,42 @@ fn check_limits(request: &Request, path: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn log_request(
-    id: &str,
-    group: &str,
-    method: &Method,
-    response: &Response,
-    refusal: Option<&Refusal>,
+/// Facts about a request for its line in the log.
+struct LoggedRequest<'a> {
+    id: &'a str,
+    group: &'a str,
+    method: &'a Method,
     started: Instant,
-) {
-    let seen = response.extensions().get::<LogFields>();
-    let slug = seen.and_then(|seen| seen.slug.as_deref());
-    let caller = seen.and_then(|seen| seen.caller.as_deref());
-    let status = response.status().as_u16();
-    let bytes = HttpBody::size_hint(response.body()).exact();
-    let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let row = refusal.map(|refusal| refusal.code().row());
-    let error = row.map(|row| row.code);
-    // The text of a cause may name files or hosts, never a secret: adapters keep addresses with
-    // passwords out of their errors.
-    let cause = refusal
-        .and_then(Refusal::source)
-        .map(|cause| error_chain(cause));
-    if row.is_some_and(|row| row.fault == Fault::Service) {
-        tracing::error!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");
-    } else if group == "health" {
-        // Probes call every few seconds and would fill the log.
-        tracing::debug!(request_id = id, group, %method, status, ms, bytes, "request");
-    } else {
-        tracing::info!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");
+}
+
+impl LoggedRequest<'_> {
+    fn log_answer(&self, response: &Response, refusal: Option<&Refusal>) {
+        let &Self {
+            id,
+            group,
+            method,
+            started,
+        } = self;
+        let seen = response.extensions().get::<LogFields>();
+        let slug = seen.and_then(|seen| seen.slug.as_deref());
+        let caller = seen.and_then(|seen| seen.caller.as_deref());
+        let status = response.status().as_u16();
+        let bytes = HttpBody::size_hint(response.body()).exact();
+        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let row = refusal.map(|refusal| refusal.code().row());
+        let error = row.map(|row| row.code);
+        // The text of a cause may name files or hosts, never a secret: adapters keep addresses with
+        // passwords out of their errors.
+        let cause = refusal
+            .and_then(Refusal::source)
+            .map(|cause| error_chain(cause));
+        if row.is_some_and(|row| row.fault == Fault::Service) {
+            tracing::error!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");
+        } else if group == "health" {
+            // Probes call every few seconds and would fill the log.
+            tracing::debug!(request_id = id, group, %method, status, ms, bytes, "request");
+        } else {
+            tracing::info!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");
+        }
     }
 }

@@ -148,7 +148,7 @@ impl<'a> EntrySubject<'a> {
 
     fn audit_entry(&self, app: &App, action: &str, outcome: &str) -> Result<Write, StoreError> {
         let change = Change::about(self.email);
-        app.audit(self.log.as_ref(), &self.to_actor(), action, change, outcome)
+        app.audit_entry(self.log.as_ref(), &self.to_actor(), action, change, outcome)
     }
 }
 

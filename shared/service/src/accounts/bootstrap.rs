@@ -191,14 +191,7 @@ async fn give_first_namespace(
         tx.write_all(home.allocation_writes()?);
         home
     };
-    let user = User::new_active(
-        account,
-        home.to_ref(),
-        Role::Owner,
-        Scopes::ALL,
-        tx.now(),
-        &tx.random,
-    );
+    let user = User::new_active(account, home.to_ref(), Role::Owner, Scopes::ALL, tx);
     tx.write_all(user.creation_writes()?);
     Ok(())
 }

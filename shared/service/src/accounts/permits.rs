@@ -24,7 +24,6 @@ use crate::model::account::AccountId;
 use crate::model::audit::{Actor, Change};
 use crate::model::client::ClientId;
 use crate::model::device::find_device;
-use crate::model::limits::Source;
 use crate::model::namespace::NamespaceRef;
 use crate::model::permit::{
     ASKED_SECONDS, Act, LoadedPermits, MAX_PERMITS, Permit, PermitState, Permits, PermittedAct,
@@ -141,13 +140,8 @@ impl PermitRequester<'_> {
                 return Ok(permit.clone());
             }
             self.check_may_ask(&loaded.permits, acts, tx.now().unix())?;
-            let permit = Permit::ask_for(
-                permitted.clone(),
-                self.namespace.cloned(),
-                (&self.actor.user, Source::of(self.actor.source).to_string()),
-                tx.now(),
-                &tx.random,
-            );
+            let (acts, namespace) = (permitted.clone(), self.namespace.cloned());
+            let permit = Permit::ask_for(acts, namespace, self.actor, &tx);
             loaded.permits.push(permit.clone());
             tx.write(loaded.into_write()?);
             let sentences = json!({ "acts": permit.sentences() });

@@ -100,8 +100,9 @@ pub(super) async fn invite_account(call: OperatorCall) -> Answer {
         refuse_during_deletion(&invited.account)?;
         spend_permit_for_takeover(&tx, &call, &invited, &act).await?;
         tx.write_all(invited.writes);
-        let after = json!({ "email": email, "link": invited.url.is_some() });
-        write_audits(&tx, &call, &invited.account, "account.invite", None, after).await?;
+        let change = Change::about(&invited.account.id)
+            .with_after(json!({ "email": email, "link": invited.url.is_some() }));
+        write_audits(&tx, &call, &invited.account.id, "account.invite", change).await?;
         Ok::<_, Refusal>(vault_api::Account {
             invite_url: invited.url,
             ..to_api_account(invited.account)
@@ -165,16 +166,9 @@ async fn reset_by_email(call: &OperatorCall, email: &Email) -> Result<vault_api:
         refuse_during_deletion(&reset_result.account)?;
         call.as_requester().spend(&tx, &act).await?;
         tx.write_all(reset_result.writes);
-        let after = json!({ "email": email });
-        write_audits(
-            &tx,
-            call,
-            &reset_result.account,
-            "account.reset",
-            None,
-            after,
-        )
-        .await?;
+        let id = &reset_result.account.id;
+        let change = Change::about(id).with_after(json!({ "email": email }));
+        write_audits(&tx, call, id, "account.reset", change).await?;
         Ok::<_, Refusal>(vault_api::Account {
             invite_url: reset_result.url,
             ..to_api_account(reset_result.account)
@@ -303,8 +297,10 @@ async fn change_account(
         if let Some(act) = act {
             call.as_requester().spend(&tx, act).await?;
         }
-        let before = Some(describe(&stored_account.value));
-        write_audits(&tx, call, &account, action, before, describe(&account)).await?;
+        let change = Change::about(&account.id)
+            .with_before(describe(&stored_account.value))
+            .with_after(describe(&account));
+        write_audits(&tx, call, &account.id, action, change).await?;
         Ok::<_, Refusal>(account)
     };
     Ok(to_api_account(call.app.change(change).await?))
@@ -525,17 +521,16 @@ async fn check_another_operator(call: &OperatorCall, id: &AccountId) -> Result<W
     }
 }
 
-/// Adds the audit records of a change to the commit that makes it: to the log of the service and to
-/// the logs of the account's namespaces.
+/// Adds the audit records of a change of an account to the commit that makes it: to the log of the
+/// service and to the logs of the account's namespaces.
 async fn write_audits(
     tx: &Transaction<'_>,
     call: &OperatorCall,
-    account: &Account,
+    id: &AccountId,
     name: &str,
-    before: Option<Value>,
-    after: Value,
+    change: Change,
 ) -> Result<(), Refusal> {
-    let partition = account::account_partition(&account.id);
+    let partition = account::account_partition(id);
     let found = tx
         .records
         .list_page(&partition, MEMBERSHIPS, None, MAX_ACCOUNT_LOGS)
@@ -545,9 +540,6 @@ async fn write_audits(
         .iter()
         .map(home)
         .collect::<Result<Vec<_>, StoreError>>()?;
-    let change = Change::about(&account.id)
-        .with_before(before)
-        .with_after(after);
     call.write_audits(tx, name, &change, &homes)
 }
 

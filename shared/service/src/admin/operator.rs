@@ -96,15 +96,8 @@ async fn allocate_namespace(
 ) -> Result<CreatedNamespace, Refusal> {
     let owner = &invited.account.email;
     let namespace = Namespace::new(slug.clone(), Kind::Hosted, owner.to_string(), tx);
-    let (account, now) = (&invited.account, tx.now());
-    let user = User::new_active(
-        account,
-        namespace.to_ref(),
-        Role::Owner,
-        Scopes::ALL,
-        now,
-        &tx.random,
-    );
+    let account = &invited.account;
+    let user = User::new_active(account, namespace.to_ref(), Role::Owner, Scopes::ALL, tx);
     // A slug is reserved while a customer is paying for it.
     let reservation = reservation_key(slug);
     if tx.records.get_one(&reservation).await?.is_some() {

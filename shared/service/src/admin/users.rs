@@ -162,7 +162,7 @@ async fn invite_in(
         tx.write_all(queue_warnings(tx, by.namespace, taken.warning).await?);
         tx.write_all(taken.writes);
         let email = newcomer.email.clone();
-        let user = User::new_invited(email, by.namespace.to_ref(), role, scopes, now, &tx.random);
+        let user = User::new_invited(email, by.namespace.to_ref(), role, scopes, tx);
         let user = user.with_inviter(by.email, by.client());
         tx.write_all(user.creation_writes()?);
         user

@@ -225,14 +225,17 @@ fn groups_text(start: &str, groups: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use vault_format::hash::Digest;
     use vault_format::index::IndexEntry;
     use vault_format::time::Timestamp;
     use vault_policy::Policy;
-    use vault_testing::SeededRandom;
+    use vault_testing::TestClock;
 
     use super::*;
     use crate::model::user::{NamespaceRef, Scopes};
+    use crate::ports::Ports;
 
     const POLICY: &str = r#"
 default_profile = "team"
@@ -276,9 +279,9 @@ add_groups = ["rare"]
             slug: "acme".parse().unwrap(),
             id: "01M81JMZ000000000000000001".parse().unwrap(),
         };
-        let now = Timestamp::from_unix(1_795_219_200);
-        let random = SeededRandom::new(1);
-        let user = User::new_invited(email.parse().unwrap(), home, role, scopes, now, &random);
+        let clock = TestClock::new(Timestamp::from_unix(1_795_219_200));
+        let ports = Ports::in_memory(Arc::new(clock));
+        let user = User::new_invited(email.parse().unwrap(), home, role, scopes, &ports);
         Viewer::Person {
             user: Box::new(user),
             app: None,

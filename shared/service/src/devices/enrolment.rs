@@ -16,6 +16,7 @@ use vault_format::name::{NamespaceId, Slug};
 use vault_format::time::Timestamp;
 use vault_store::records::{Document, When, Write};
 
+use super::VerifiedRequest;
 use super::enrolled::DeviceAccess;
 use super::signed::Signer;
 use crate::app::App;
@@ -46,12 +47,11 @@ pub(super) struct EnrolmentAnswer {
 /// that is enrolled already, answers with its present state and ignores the code (200).
 pub(super) async fn enrol_device(
     app: &App,
-    slug: &Slug,
-    signer: &Signer<'_>,
-    source: Option<IpAddr>,
+    verified: &VerifiedRequest<'_>,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<EnrolmentAnswer, Refusal> {
+    let &VerifiedRequest { signer, source, .. } = verified;
     let lane = Networks::of(source).lane();
     let request: Enrolment = app
         .bodies
@@ -67,7 +67,7 @@ pub(super) async fn enrol_device(
     };
     let newcomer = EnrolmentRequest {
         app,
-        slug,
+        slug: verified.path.slug(),
         signer,
         hostname: &hostname,
         code: request.code.as_deref(),

@@ -131,8 +131,7 @@ impl DeviceRoutes {
                 let source = verified.source;
                 let counted = limits::count_enrolment(app, slug, &signer, source).await?;
                 let enrolled =
-                    enrolment::enrol_device(app, slug, &signer, source, &parts.headers, body)
-                        .await?;
+                    enrolment::enrol_device(app, &verified, &parts.headers, body).await?;
                 if enrolled.by_code {
                     // The owner gave codes to these machines, of which two hundred may share one
                     // address, so they do not use up the limit of the address.

@@ -343,7 +343,13 @@ async fn read_slot(app: &App, keep: &IncomingDraft<'_>) -> Result<SlotState, Sto
             .with_before(json!({ "state": State::Pending, "kind": found.kind() }))
             .with_after(json!({ "state": State::Withdrawn, "replaced_by": new.id }));
         let actor = keep.actor;
-        writes.push(app.audit(Some(&namespace.id), actor, "draft.withdraw", change, "done")?);
+        writes.push(app.audit_entry(
+            Some(&namespace.id),
+            actor,
+            "draft.withdraw",
+            change,
+            "done",
+        )?);
         found.into_ended(&Ending {
             state: State::Withdrawn,
             at: app.clock.now(),

@@ -60,25 +60,21 @@ pub async fn show_new_vault(app: &App, request: SignedInBrowser) -> Result<Respo
     if !app.config.hosting.sign_up {
         return Err(ErrorPage::NoSignUp);
     }
-    let (browser, signed_in) = (&request.browser, &request.signed_in);
-    let filled = EnteredValues::default();
-    Ok(render_page(
-        app,
-        (browser, signed_in),
-        StatusCode::OK,
-        filled,
-        None,
-    ))
+    let viewer = (&request.browser, &request.signed_in);
+    Ok(render_page(app, viewer, EnteredValues::default(), None))
 }
 
-/// Renders the page with the entered values and, after a refusal, the problem.
+/// Renders the page with the entered values and, after a refusal, its status and the problem.
 fn render_page(
     app: &App,
     (browser, signed_in): (&Browser, &SignedIn),
-    status: StatusCode,
     filled: EnteredValues,
-    problem: Option<String>,
+    refusal: Option<(StatusCode, String)>,
 ) -> Response {
+    let (status, problem) = match refusal {
+        Some((status, problem)) => (status, Some(problem)),
+        None => (StatusCode::OK, None),
+    };
     let plans = app.config.hosting.plans.iter().enumerate();
     let plans = plans.map(|(at, plan)| PlanOption {
         chosen: filled
@@ -158,8 +154,8 @@ pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, Error
             plan: plan.clone(),
             starters: Some(chosen.clone()),
         };
-        let who = (&request.browser, &request.signed_in);
-        Ok(render_page(app, who, status, filled, Some(problem)))
+        let viewer = (&request.browser, &request.signed_in);
+        Ok(render_page(app, viewer, filled, Some((status, problem))))
     };
     let name = match parse_name(&slug) {
         Ok(name) => name,

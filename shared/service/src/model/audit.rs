@@ -91,39 +91,41 @@ impl Change {
     }
 }
 
-/// Creates an audit entry, as a write for the commit of the action. `outcome` is `done`, or the
-/// error code of a refusal.
-pub fn entry_write(
-    ports: &Ports,
-    namespace: Option<&NamespaceId>,
-    actor: &Actor,
-    action: &str,
-    change: Change,
-    outcome: &str,
-) -> Result<Write, StoreError> {
-    let at = ports.now();
-    let entry = Entry {
-        id: next_id(&LAST_ID, &ports.clock, &ports.random),
-        at,
-        actor: actor.user.clone(),
-        client: actor.client.clone(),
-        source: actor.source,
-        action: action.to_owned(),
-        target: change.target,
-        before: change.before,
-        after: change.after,
-        outcome: outcome.to_owned(),
-        count: None,
-        last_at: None,
-    };
-    let key = RecordKey::new(audit_partition(namespace), entry.id.clone());
-    // `Absent`, because an entry is never written over.
-    Ok(Write::put_until(
-        key,
-        Document::from_value(&entry)?,
-        When::Absent,
-        at.plus_seconds(RETENTION_SECONDS),
-    ))
+impl Ports {
+    /// Creates an audit entry, as a write for the commit of the action. `outcome` is `done`, or the
+    /// error code of a refusal.
+    pub fn audit_entry(
+        &self,
+        namespace: Option<&NamespaceId>,
+        actor: &Actor,
+        action: &str,
+        change: Change,
+        outcome: &str,
+    ) -> Result<Write, StoreError> {
+        let at = self.now();
+        let entry = Entry {
+            id: next_id(&LAST_ID, &self.clock, &self.random),
+            at,
+            actor: actor.user.clone(),
+            client: actor.client.clone(),
+            source: actor.source,
+            action: action.to_owned(),
+            target: change.target,
+            before: change.before,
+            after: change.after,
+            outcome: outcome.to_owned(),
+            count: None,
+            last_at: None,
+        };
+        let key = RecordKey::new(audit_partition(namespace), entry.id.clone());
+        // `Absent`, because an entry is never written over.
+        Ok(Write::put_until(
+            key,
+            Document::from_value(&entry)?,
+            When::Absent,
+            at.plus_seconds(RETENTION_SECONDS),
+        ))
+    }
 }
 
 /// Id of the last entry that this process has created.
@@ -156,8 +158,7 @@ impl Transaction<'_> {
         action: &str,
         change: Change,
     ) -> Result<(), StoreError> {
-        let entry = entry_write(self, namespace, actor, action, change, "done")?;
-        self.write(entry);
+        self.write(self.audit_entry(namespace, actor, action, change, "done")?);
         Ok(())
     }
 }

@@ -17,13 +17,13 @@
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::random::Random;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::account::{Account, AccountId, Email};
 use super::client::ClientId;
 use super::fresh_id;
 use super::user::{Membership, NamespaceRef, Role, Scopes, User, membership_key};
+use crate::ports::Ports;
 
 /// Lifetime of an invitation, in seconds: 7 days.
 pub const INVITATION_SECONDS: i64 = 7 * 24 * 3600;
@@ -49,11 +49,11 @@ impl User {
         namespace: NamespaceRef,
         role: Role,
         scopes: Scopes,
-        now: Timestamp,
-        random: &dyn Random,
+        ports: &Ports,
     ) -> Self {
+        let now = ports.now();
         Self {
-            id: fresh_id("usr_", now, random),
+            id: fresh_id("usr_", now, &ports.random),
             email,
             account: None,
             invited_at: Some(now),
@@ -75,14 +75,13 @@ impl User {
         namespace: NamespaceRef,
         role: Role,
         scopes: Scopes,
-        now: Timestamp,
-        random: &dyn Random,
+        ports: &Ports,
     ) -> Self {
         let email = account.email.clone();
         Self {
             account: Some(account.id.clone()),
             invited_at: None,
-            ..Self::new_invited(email, namespace, role, scopes, now, random)
+            ..Self::new_invited(email, namespace, role, scopes, ports)
         }
     }
 
@@ -226,9 +225,12 @@ pub fn invitation_key(email: &Email, slug: &Slug) -> RecordKey {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use vault_testing::{SeededRandom, TestClock};
+
     use super::*;
     use crate::model::user::State;
-    use vault_testing::SeededRandom;
 
     fn account(email: &str) -> Account {
         let now = Timestamp::from_unix(0);
@@ -242,8 +244,9 @@ mod tests {
             id: vault_format::name::NamespaceId::from_parts(1, 1),
         };
         let email = "ada@example.org".parse().unwrap();
-        let (now, random) = (Timestamp::from_unix(0), SeededRandom::new(1));
-        User::new_invited(email, namespace, Role::Owner, Scopes::ALL, now, &random)
+        let clock = Arc::new(TestClock::new(Timestamp::from_unix(0)));
+        let ports = Ports::in_memory(clock);
+        User::new_invited(email, namespace, Role::Owner, Scopes::ALL, &ports)
     }
 
     #[test]

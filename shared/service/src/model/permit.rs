@@ -12,12 +12,13 @@
 use serde::{Deserialize, Serialize};
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::random::Random;
 use vault_store::records::{Document, MAX_PAGE, RecordKey, When, Write};
 
 use super::Versioned;
 use super::account::{AccountId, Email};
+use super::audit::Actor;
 use super::client::ClientId;
+use super::limits::Source;
 use super::user::{NamespaceRef, Role, Scopes, role_with_article};
 use super::{fresh_id, is_id};
 use crate::ports::Ports;
@@ -226,21 +227,20 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Creates a permit that waits for the person. `asked_by` has the actor and the network of the
-    /// request.
+    /// Creates a permit that waits for the person. `actor` sent the request.
     pub fn ask_for(
         acts: Vec<PermittedAct>,
         namespace: Option<NamespaceRef>,
-        asked_by: (&str, String),
-        now: Timestamp,
-        random: &dyn Random,
+        actor: &Actor,
+        ports: &Ports,
     ) -> Self {
+        let now = ports.now();
         Self {
-            id: fresh_id(ID_PREFIX, now, random),
+            id: fresh_id(ID_PREFIX, now, &ports.random),
             namespace,
             acts,
-            actor: asked_by.0.to_owned(),
-            from: asked_by.1,
+            actor: actor.user.clone(),
+            from: Source::of(actor.source).to_string(),
             state: PermitState::Asked,
             asked_at: now,
             ends_at: now.plus_seconds(ASKED_SECONDS),
@@ -406,13 +406,12 @@ mod tests {
             (None, Some(&acme), false),
             (None, None, true),
         ] {
-            let by = ("usr_1", "192.0.2.1".to_owned());
             let acts = vec![PermittedAct {
                 act: act.clone(),
                 sentence: String::new(),
                 used: false,
             }];
-            let mut permit = Permit::ask_for(acts, permitted.cloned(), by, now, &ports.random);
+            let mut permit = Permit::ask_for(acts, permitted.cloned(), &Actor::default(), &ports);
             let act = permit.find_unused(asking, &act);
             assert_eq!(act.is_some(), found, "{permitted:?} {asking:?}");
         }

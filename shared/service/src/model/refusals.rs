@@ -125,14 +125,8 @@ impl RefusedRequest {
 
     /// Returns the write of an entry for this refusal alone.
     pub fn entry_write(&self, ports: &Ports) -> Result<Write, StoreError> {
-        audit::entry_write(
-            ports,
-            self.namespace.as_ref(),
-            &self.actor,
-            &self.action,
-            self.change.clone(),
-            &self.outcome,
-        )
+        let (namespace, change) = (self.namespace.as_ref(), self.change.clone());
+        ports.audit_entry(namespace, &self.actor, &self.action, change, &self.outcome)
     }
 }
 

@@ -316,7 +316,7 @@ impl PendingConsent<'_> {
         let change = Change::about(&client).with_after(after);
         let namespace = user.map(|user| &user.namespace.id);
         self.app
-            .audit(namespace, &actor, CONSENT.action, change, "done")
+            .audit_entry(namespace, &actor, CONSENT.action, change, "done")
     }
 
     /// Whether “Write” is ticked from the start: the app expects it, and either runs on the

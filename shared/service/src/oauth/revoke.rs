@@ -13,7 +13,7 @@ use vault_store::records::{When, Write};
 
 use crate::model::Versioned;
 use crate::model::account::AccountId;
-use crate::model::audit::{self, Actor, Change};
+use crate::model::audit::{Actor, Change};
 use crate::model::client::ClientId;
 use crate::model::grant::{Grant, RevocationReason, grant_key};
 use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
@@ -108,7 +108,7 @@ pub fn decide_revocation(
     let change = Change::about(&family.grant).with_before(json!({ "token": what }));
     let outcome = if may { "done" } else { "not_yours" };
     let namespace = family.namespace_id();
-    let entry = audit::entry_write(ports, namespace, &actor, "token.revoke", change, outcome)?;
+    let entry = ports.audit_entry(namespace, &actor, "token.revoke", change, outcome)?;
     // If the caller may not end the token, only the audit entry is written.
     writes.retain(|_| may);
     writes.push(entry);

@@ -89,8 +89,8 @@ pub async fn member(
     role: Role,
     scopes: Scopes,
 ) -> User {
-    let (account, now) = (proven(app, email).await, app.clock.now());
-    let user = User::new_active(&account, namespace.clone(), role, scopes, now, &app.random);
+    let account = proven(app, email).await;
+    let user = User::new_active(&account, namespace.clone(), role, scopes, app);
     commit(app, user.creation_writes().unwrap()).await;
     user
 }
@@ -134,7 +134,7 @@ pub fn listed_user(app: &App, email: &str, namespace: &NamespaceRef, scopes: Sco
     let (email, now): (Email, _) = (email.parse().unwrap(), app.clock.now());
     let account = Account::new(AccountId::of_earlier_version(&email), email, now);
     let namespace = namespace.clone();
-    User::new_active(&account, namespace, Role::Member, scopes, now, &app.random)
+    User::new_active(&account, namespace, Role::Member, scopes, app)
 }
 
 /// Sets the members' password by a link.

@@ -165,15 +165,8 @@ pub async fn finish_sign_in(app: &App, request: Request) -> Result<Response, Err
     if request.method() == Method::HEAD || answer.check().is_err() {
         return Err(RefusedSignIn::Expired.into());
     }
-    let (state, provider_request) = take_request(app, &browser, &answer).await?;
-    let person = fetch_person(
-        app,
-        provider,
-        &browser,
-        &answer,
-        (&state, &provider_request),
-    )
-    .await?;
+    let taken = take_request(app, &browser, &answer).await?;
+    let person = fetch_person(app, provider, &browser, &answer, &taken).await?;
     let arrival = ReturnedPerson {
         app,
         issuer: provider.settings().issuer.as_str(),
@@ -181,11 +174,17 @@ pub async fn finish_sign_in(app: &App, request: Request) -> Result<Response, Err
         browser: &browser,
         returning: &RememberedBrowser::from_headers(app, request.headers()),
         source: client_address(&app.config, request.headers(), request.extensions()),
-        onward: ReturnTo::parse_address(app, &provider_request.return_to)?,
-        request: &provider_request,
+        onward: ReturnTo::parse_address(app, &taken.request.return_to)?,
+        request: &taken.request,
         person: &person,
     };
     app.change(async |tx| arrival.sign_in(&tx).await).await
+}
+
+/// A request to the provider that no other callback can take any more.
+struct TakenRequest {
+    state: Secret,
+    request: ProviderRequest,
 }
 
 /// Removes and returns the stored request that the provider's answer is for. Fails with `Expired`
@@ -194,7 +193,7 @@ async fn take_request(
     app: &App,
     browser: &Browser,
     answer: &Form,
-) -> Result<(Secret, ProviderRequest), ErrorPage> {
+) -> Result<TakenRequest, ErrorPage> {
     let expired = || ErrorPage::from(RefusedSignIn::Expired);
     let state = answer.value("state").unwrap_or_default();
     let state = Secret::parse(SecretKind::ProviderState, state).ok_or_else(expired)?;
@@ -204,7 +203,10 @@ async fn take_request(
     // Deleted before the code is exchanged: of two callbacks with one state, only one continues.
     let taken = vec![Write::delete(key, When::At(stored_request.revision))];
     if app.try_commit(taken).await? {
-        Ok((state, stored_request.value))
+        Ok(TakenRequest {
+            state,
+            request: stored_request.value,
+        })
     } else {
         Err(expired())
     }
@@ -216,7 +218,7 @@ async fn fetch_person(
     provider: &Provider,
     browser: &Browser,
     answer: &Form,
-    (state, made): (&Secret, &ProviderRequest),
+    TakenRequest { state, request }: &TakenRequest,
 ) -> Result<Person, ErrorPage> {
     let now = app.clock.now();
     let discovery = provider.discovery(now).await;
@@ -243,8 +245,8 @@ async fn fetch_person(
     let exchange = CodeExchange {
         code,
         verifier: secrets.verifier.text(),
-        request: secrets.to_sign_in_request(state, made.fresh),
-        asked_at: made.at,
+        request: secrets.to_sign_in_request(state, request.fresh),
+        asked_at: request.at,
     };
     let person = provider.identify_person(exchange, now).await;
     person.map_err(|error| failure_page(app, error))

@@ -18,7 +18,7 @@ use super::provisioning;
 use super::subscriptions::{Judged, judge_subscriptions, plan_offer};
 use crate::app::App;
 use crate::config::hosting::Offer;
-use crate::model::audit::{self, Actor, Change};
+use crate::model::audit::{Actor, Change};
 use crate::model::namespace::{self, Subscription};
 use crate::model::payment::{
     Fit, ListedEvent, PaidSubscription, ReportedState, SubscriptionState, event_key, event_mark,
@@ -571,8 +571,7 @@ fn write_audits(
         .as_ref()
         .map(|namespace| Some(&namespace.id));
     for log in std::iter::once(None).chain(vault) {
-        let entry = audit::entry_write(tx, log, &Actor::server(), action, change.clone(), "done")?;
-        tx.write(entry);
+        tx.audit(log, &Actor::server(), action, change.clone())?;
     }
     Ok(())
 }

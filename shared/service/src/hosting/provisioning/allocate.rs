@@ -52,15 +52,7 @@ pub(super) async fn allocate_namespace(
     let Ok(Some(after)) = after else {
         return Err(tx.conflict());
     };
-    let now = tx.now();
-    let owner = User::new_active(
-        &account.value,
-        reference,
-        Role::Owner,
-        Scopes::ALL,
-        now,
-        &tx.random,
-    );
+    let owner = User::new_active(&account.value, reference, Role::Owner, Scopes::ALL, tx);
     let reservation = reservation_key(&sign_up.slug);
     tx.write_all(namespace.allocation_writes()?);
     tx.write_all(owner.creation_writes()?);

@@ -188,13 +188,8 @@ async fn what_no_caller_can_make_up_is_named_behind_any_number_of_made_up_target
     };
     let now = place.ports.now();
     let account = crate::model::account::AccountId::fresh(now, &*place.ports.random);
-    let permit = crate::model::permit::Permit::ask_for(
-        Vec::new(),
-        None,
-        ("usr_1", String::new()),
-        now,
-        &*place.ports.random,
-    );
+    let actor = Actor::default();
+    let permit = crate::model::permit::Permit::ask_for(Vec::new(), None, &actor, &place.ports);
     let confirmation = permit.id.clone();
     let permits = crate::model::permit::Permits {
         permits: vec![permit],

@@ -101,13 +101,13 @@ async fn an_invitation_is_found_behind_any_number_of_others() {
     let desk = empty_desk().await;
     let app = &desk.world.app;
     common::proven(app, CFO).await;
-    let (now, email) = (desk.world.now(), CFO.parse().unwrap());
+    let email: Email = CFO.parse().unwrap();
     let mut slugs: Vec<_> = (0..120).map(|n| format!("more-{n:03}")).collect();
     slugs.push("zeta".to_owned());
     for slug in &slugs {
         let home = reference(&desk.world.namespace(slug, Kind::Hosted).await);
         let (role, scopes) = (Role::Member, Scopes::READ);
-        let user = User::new_invited(Email::clone(&email), home, role, scopes, now, &app.random);
+        let user = User::new_invited(Email::clone(&email), home, role, scopes, app);
         let user = user.with_inviter(&ADA.parse().unwrap(), None);
         common::commit(app, user.creation_writes().unwrap()).await;
         if slug != "zeta" && slug != "more-119" {

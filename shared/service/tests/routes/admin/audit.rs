@@ -24,8 +24,7 @@ impl Desk {
             for _ in 0..some {
                 self.world.clock.advance(1);
                 let namespace = Some(&self.acme.id);
-                let entry =
-                    audit::entry_write(app, namespace, &actor, action, Change::default(), "done");
+                let entry = app.audit_entry(namespace, &actor, action, Change::default(), "done");
                 writes.push(entry.unwrap());
             }
             assert!(app.records.commit_writes(writes).await.unwrap().is_done());
@@ -302,7 +301,7 @@ async fn entries_of_one_moment_keep_their_order() {
     for n in 0..30 {
         let log = Some(&desk.acme.id);
         let change = Change::about(&format!("{n:02}"));
-        let entry = audit::entry_write(app, log, &actor, "device.admit", change, "done");
+        let entry = app.audit_entry(log, &actor, "device.admit", change, "done");
         let written = app.records.commit_writes(vec![entry.unwrap()]).await;
         assert!(written.unwrap().is_done());
     }

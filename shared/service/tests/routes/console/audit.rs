@@ -25,7 +25,7 @@ async fn note(desk: &Desk, action: &str, target: &str, outcome: &str) {
     };
     let namespace = Some(&desk.acme.id);
     let entry = app
-        .audit(namespace, &actor, action, change, outcome)
+        .audit_entry(namespace, &actor, action, change, outcome)
         .unwrap();
     common::commit(app, vec![entry]).await;
 }
@@ -92,7 +92,7 @@ async fn the_newest_page_has_entries_though_a_quiet_time_follows_a_busy_one() {
     let app = &desk.world.app;
     let (namespace, actor) = (Some(&desk.acme.id), Actor::server());
     for _ in 0..100 {
-        let entry = || app.audit(namespace, &actor, "test.entry", Change::default(), "done");
+        let entry = || app.audit_entry(namespace, &actor, "test.entry", Change::default(), "done");
         common::commit(app, (0..30).map(|_| entry().unwrap()).collect()).await;
         desk.world.clock.advance(1);
     }
@@ -117,7 +117,7 @@ async fn an_entry_shows_what_it_changed_in_words() {
         after: Some(json!({ "status": "<b>", "quota_bytes": 5 })),
     };
     let (namespace, actor) = (Some(&desk.acme.id), Actor::server());
-    let entry = app.audit(namespace, &actor, "test.entry", change, "done");
+    let entry = app.audit_entry(namespace, &actor, "test.entry", change, "done");
     common::commit(app, vec![entry.unwrap()]).await;
     let mut owner = signed_in(&desk, ADA).await;
     let page = open(&mut owner, &format!("{LOG}?action=test.entry")).await;
@@ -237,7 +237,7 @@ async fn a_file_of_few_entries_of_a_long_log_ends_before_the_whole_log_is_read()
     let app = &desk.world.app;
     let (namespace, actor) = (Some(&desk.acme.id), Actor::server());
     for _ in 0..520 {
-        let entry = || app.audit(namespace, &actor, "test.entry", Change::default(), "done");
+        let entry = || app.audit_entry(namespace, &actor, "test.entry", Change::default(), "done");
         common::commit(app, (0..100).map(|_| entry().unwrap()).collect()).await;
         desk.world.clock.advance(1);
     }
@@ -311,7 +311,7 @@ async fn a_file_that_is_too_long_says_where_the_next_part_is() {
             let namespace = Some(&desk.acme.id);
             let actor = Actor::server();
             writes.push(
-                app.audit(namespace, &actor, "test.entry", change, "done")
+                app.audit_entry(namespace, &actor, "test.entry", change, "done")
                     .unwrap(),
             );
         }

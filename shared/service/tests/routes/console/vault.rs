@@ -267,7 +267,7 @@ async fn the_export_has_what_only_the_service_has_and_no_secret() {
             ..Change::default()
         };
         let actor = Actor::server();
-        let entry = app.audit(Some(&desk.acme.id), &actor, "test.entry", change, "done");
+        let entry = app.audit_entry(Some(&desk.acme.id), &actor, "test.entry", change, "done");
         common::commit(app, vec![entry.unwrap()]).await;
         desk.world.clock.advance(number);
     }

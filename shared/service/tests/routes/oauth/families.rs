@@ -100,7 +100,7 @@ impl Scene {
         let account = Account::new(AccountId::fresh(at, &app.random), email, at);
         writes.extend(account.creation_writes().unwrap());
         let (role, scopes) = (Role::Owner, Scopes::ALL);
-        let user = User::new_active(&account, home.clone(), role, scopes, at, &app.random);
+        let user = User::new_active(&account, home.clone(), role, scopes, &app);
         writes.extend(user.creation_writes().unwrap());
         let client = Client {
             id: ClientId::fresh(at, &app.random),

@@ -87,15 +87,8 @@ async fn the_way_on_is_kept_through_the_provider() {
         place.world.now(),
     );
     let invited = invited.await.unwrap();
-    let now = place.world.now();
-    let user = User::new_active(
-        &invited.account,
-        acme,
-        Role::Member,
-        Scopes::READ,
-        now,
-        &*place.app().random,
-    );
+    let (role, scopes) = (Role::Member, Scopes::READ);
+    let user = User::new_active(&invited.account, acme, role, scopes, place.app());
     let writes = [invited.writes, user.creation_writes().unwrap()].concat();
     commit(place.app(), writes).await;
     let authorize = place.authorize(&[]).await;
@@ -227,8 +220,7 @@ async fn an_account_is_made_for_who_is_invited_or_for_everybody() {
     assert_eq!(reply.page(), NOT_INVITED);
     let acme = namespace(place.app(), "acme").await;
     let email = ADA.parse().unwrap();
-    let (now, random) = (place.world.now(), &*place.app().random);
-    let user = User::new_invited(email, acme, Role::Member, Scopes::READ, now, random);
+    let user = User::new_invited(email, acme, Role::Member, Scopes::READ, place.app());
     commit(place.app(), user.creation_writes().unwrap()).await;
     let (_, page) = place.signed_in(|_| {}).await;
     assert!(
