@@ -152,6 +152,13 @@ const fn refusal_text(code: ErrorCode) -> &'static str {
         ErrorCode::NamespaceSelfSigned => {
             "Nothing was changed: the service signs this vault itself, so it can only be removed by the operator of the service."
         }
+        _ => draft_refusal_text(code),
+    }
+}
+
+/// Returns the sentence for a refused form about a draft, or about a code that no form meets.
+const fn draft_refusal_text(code: ErrorCode) -> &'static str {
+    match code {
         ErrorCode::DraftState => {
             "Nothing was changed: the draft has ended, or is being accepted. Its present state is below."
         }

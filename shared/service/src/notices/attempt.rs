@@ -2,10 +2,10 @@
 
 use serde_json::json;
 use vault_format::text::error_chain;
-use vault_format::time::Timestamp;
 use vault_store::StoreError;
 
-use super::{message, recipients};
+use super::message::{self, Notice};
+use super::recipients;
 use crate::app::App;
 use crate::config::Config;
 use crate::model::audit::{Actor, Change};
@@ -26,17 +26,6 @@ pub(crate) fn describe_failure(config: &Config) -> String {
 pub(crate) fn describe_ports(config: &Config) -> String {
     let ports: Vec<_> = config.webhook_ports.iter().map(u16::to_string).collect();
     ports.join(" or ")
-}
-
-/// A notice as it is sent, with its id.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Notice<'a> {
-    /// Id, `msg_…`; the same for every recipient and attempt.
-    pub(super) id: &'a str,
-    /// Event that the notice is about.
-    pub(super) event: &'a Event,
-    /// Time of the event, not of the attempt.
-    pub(super) at: Timestamp,
 }
 
 #[derive(Debug)]
@@ -89,11 +78,10 @@ pub(super) async fn send_to_recipient(
             let Some(to) = recipients::owner_address(app, namespace, user_id).await? else {
                 return Ok(AttemptOutcome::Gone);
             };
-            let base = app.config.public_url.base();
-            let place = (&namespace.slug, base);
             // Each owner's mail is a separate message with its own id.
-            let id = format!("{}.{user_id}", notice.id);
-            let mail = message::owner_mail(to, place, (&id, notice.event), notice.at);
+            let id = &format!("{}.{user_id}", notice.id);
+            let (slug, base) = (&namespace.slug, app.config.public_url.base());
+            let mail = message::owner_mail(to, slug, base, Notice { id, ..notice });
             Ok(mailer.send(&mail).await.into())
         }
     }

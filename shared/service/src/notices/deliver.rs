@@ -16,7 +16,8 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, MAX_PAGE, MAX_WRITES, Record, RecordKey, When, Write};
 
-use super::attempt::{AttemptOutcome, Notice, send_to_recipient};
+use super::attempt::{AttemptOutcome, send_to_recipient};
+use super::message::Notice;
 use super::recipients::{announce_machines, new_deliveries};
 use crate::app::App;
 use crate::model::limits::Window;

@@ -9,10 +9,21 @@ use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 
 use crate::config::quota::QuotaKind;
-use crate::model::notice::Event;
+use crate::model::notice::{Event, Machine};
 use crate::senders::{HeaderText, Mail};
 use crate::units::format_size;
 use vault_api::Email;
+
+/// A notice as it is sent, with its id.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Notice<'a> {
+    /// Id, `msg_…`; the same for every recipient and attempt.
+    pub(super) id: &'a str,
+    /// Event that the notice is about.
+    pub(super) event: &'a Event,
+    /// Time of the event, not of the attempt.
+    pub(super) at: Timestamp,
+}
 
 /// Maximum number of characters of a name that is not the vault's own.
 const MAX_FOREIGN_CHARS: usize = 32;
@@ -90,13 +101,8 @@ pub(super) fn webhook_body(slug: &Slug, event: &Event, at: Timestamp) -> String 
 }
 
 /// Composes the mail to one owner; `base` is the address of this service.
-pub(super) fn owner_mail(
-    to: Email,
-    (slug, base): (&Slug, &str),
-    (id, event): (&str, &Event),
-    at: Timestamp,
-) -> Mail {
-    let (what, text) = describe_event(slug, &defuse_event(event));
+pub(super) fn owner_mail(to: Email, slug: &Slug, base: &str, notice: Notice<'_>) -> Mail {
+    let (what, text) = describe_event(slug, &defuse_event(notice.event));
     let end = format!(
         "--\nYou get this mail because you are an owner of the vault {slug} at {base}.\n\
          An owner can switch these mails off for all owners: vault notices mail off\n"
@@ -105,8 +111,8 @@ pub(super) fn owner_mail(
         to,
         subject: HeaderText::from_text(&format!("[vault] {slug}: {what}")),
         text: format!("{text}\n{end}"),
-        id: HeaderText::from_text(id),
-        at,
+        id: HeaderText::from_text(notice.id),
+        at: notice.at,
     }
 }
 
@@ -115,30 +121,7 @@ pub(super) fn owner_mail(
 fn describe_event(slug: &Slug, event: &Event) -> (String, String) {
     match event {
         Event::MachineWaiting { waiting, machines } => {
-            let (what, is) = match waiting {
-                1 => ("a machine".to_owned(), "is"),
-                many => (format!("{many} machines"), "are"),
-            };
-            let mut text = format!("In the vault {slug}, {what} {is} waiting for approval:\n\n");
-            // The name is quoted, since the machine chose it and it may look like a part of the
-            // text.
-            for machine in machines {
-                text.push_str(&format!(
-                    "    \"{}\"  {}\n",
-                    machine.name, machine.fingerprint
-                ));
-            }
-            if *waiting > machines.len() {
-                text.push_str(&format!("    and {} more\n", waiting - machines.len()));
-            }
-            text.push_str(
-                "\nA machine chooses its own name, so compare the fingerprint with the one that\n\
-                 the machine itself shows. Then admit the machine:\n\n\
-                 \x20   vault devices admit <FINGERPRINT>\n\n\
-                 If you do not know a machine, deny it:\n\n\
-                 \x20   vault devices deny <FINGERPRINT>\n",
-            );
-            (format!("{what} {is} waiting for approval"), text)
+            describe_waiting_machines(slug, *waiting, machines)
         }
         Event::DraftWaiting { draft, kind, skill } => {
             let about = match (kind.as_str(), skill) {
@@ -202,6 +185,37 @@ fn describe_event(slug: &Slug, event: &Event) -> (String, String) {
     }
 }
 
+fn describe_waiting_machines(
+    slug: &Slug,
+    waiting: usize,
+    machines: &[Machine],
+) -> (String, String) {
+    let (what, is) = match waiting {
+        1 => ("a machine".to_owned(), "is"),
+        many => (format!("{many} machines"), "are"),
+    };
+    let mut text = format!("In the vault {slug}, {what} {is} waiting for approval:\n\n");
+    // The name is quoted, since the machine chose it and it may look like a part of the
+    // text.
+    for machine in machines {
+        text.push_str(&format!(
+            "    \"{}\"  {}\n",
+            machine.name, machine.fingerprint
+        ));
+    }
+    if waiting > machines.len() {
+        text.push_str(&format!("    and {} more\n", waiting - machines.len()));
+    }
+    text.push_str(
+        "\nA machine chooses its own name, so compare the fingerprint with the one that\n\
+         the machine itself shows. Then admit the machine:\n\n\
+         \x20   vault devices admit <FINGERPRINT>\n\n\
+         If you do not know a machine, deny it:\n\n\
+         \x20   vault devices deny <FINGERPRINT>\n",
+    );
+    (format!("{what} {is} waiting for approval"), text)
+}
+
 /// Describes how much of a limit of its quota a vault uses, with the next step.
 fn describe_quota(slug: &Slug, quota: QuotaKind, used: u64, limit: u64) -> String {
     let storage = "uploads of skills and drafts are refused. Remove skills that nobody needs\n\
@@ -240,12 +254,19 @@ mod tests {
     use vault_format::root::KeyFingerprint;
 
     use super::*;
-    use crate::model::notice::Machine;
 
     const AT: Timestamp = Timestamp::from_unix(1_795_219_200);
 
     fn slug() -> Slug {
         "team".parse().unwrap()
+    }
+
+    fn notice(event: &Event) -> Notice<'_> {
+        Notice {
+            id: "msg_1",
+            event,
+            at: AT,
+        }
     }
 
     fn machines(waiting: usize) -> Event {
@@ -283,8 +304,7 @@ mod tests {
         let mail = |quota, used, limit| {
             let event = Event::QuotaNear { quota, used, limit };
             let to = "ann@example.org".parse().unwrap();
-            let vault = (&slug(), "https://vault.example");
-            owner_mail(to, vault, ("msg_1", &event), AT).text
+            owner_mail(to, &slug(), "https://vault.example", notice(&event)).text
         };
         for (quota, numbers, step) in [
             (
@@ -339,12 +359,7 @@ mod tests {
             let body: Value = serde_json::from_str(&webhook_body(&slug(), &event, AT)).unwrap();
             assert_eq!(body["data"]["machines"][0]["name"], shown);
             let to = "ann@example.org".parse().unwrap();
-            let mail = owner_mail(
-                to,
-                (&slug(), "https://vault.example"),
-                ("msg_1", &event),
-                AT,
-            );
+            let mail = owner_mail(to, &slug(), "https://vault.example", notice(&event));
             let quoted = format!("    \"{shown}\"  dev:aaaa-bbbb\n");
             assert!(mail.text.contains(&quoted), "{}", mail.text);
             assert!(!mail.subject.as_str().contains(shown));
@@ -413,7 +428,7 @@ mod tests {
         ] {
             let to = "ann@example.org".parse().unwrap();
             let base = "https://vault.example";
-            let mail = owner_mail(to, (&slug(), base), ("msg_1", &event), AT);
+            let mail = owner_mail(to, &slug(), base, notice(&event));
             assert_eq!(mail.subject.as_str(), subject);
             assert!(mail.text.contains(command), "{}", mail.text);
             assert!(

@@ -17,7 +17,8 @@ mod texts;
 use bytes::Bytes;
 use serde_json::json;
 use vault_format::catalog::{
-    Catalog, CatalogChanges, CountedCatalog, MAX_OBJECT_BYTES, ReleaseRef, RootChanges,
+    Catalog, CatalogChanges, CountedCatalog, JudgedRelease, MAX_OBJECT_BYTES, ReleaseRef,
+    RootChanges,
 };
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
@@ -184,14 +185,16 @@ async fn check_and_store(
     let base = PublishBase::read_base(app, namespace).await?;
     let candidate = VerifiedFile::verify_file(app, namespace, bytes, &base)?;
     let sha256 = Digest::of(bytes);
-    let mut objects = vec![(namespace.object_key(Class::Catalogs, sha256), bytes.clone())];
-    let mut former: Vec<_> = namespace
-        .current
-        .iter()
-        // If the same bytes are pushed again, their object stays in use.
-        .filter(|current| current.sha256 != sha256)
-        .map(|current| ObjectName::new(Class::Catalogs, current.sha256))
-        .collect();
+    let mut objects = ObjectChanges {
+        stored: vec![(namespace.object_key(Class::Catalogs, sha256), bytes.clone())],
+        former: namespace
+            .current
+            .iter()
+            // If the same bytes are pushed again, their object stays in use.
+            .filter(|current| current.sha256 != sha256)
+            .map(|current| ObjectName::new(Class::Catalogs, current.sha256))
+            .collect(),
+    };
     let (state, signers, change) = match candidate {
         VerifiedFile::SameRelease {
             state,
@@ -206,52 +209,19 @@ async fn check_and_store(
             (state, signers, change)
         }
         VerifiedFile::Release(release) => {
-            let older = base.read_closure(app, namespace).await?;
-            let counted = accept_release(*release, (base.last_catalog(), &older))?;
-            let mut closure =
-                collect_closure(app, namespace, &counted, (base.replaced_catalog(), &older))
-                    .await?;
-            closure.former = older.former.clone();
-            record_former_versions(&mut closure, &counted, (base.last_catalog(), &older));
-            if base.known.is_some() {
-                // After a reset of the pin another vault begins, which has nothing to sign again.
-                closure.signed = SignedPeaks::carried(&older, &closure, app.now());
-            }
-            // These objects are stored for another 30 days, because devices may still be reading
-            // the former release.
-            former.extend(older.dropped_by(&closure));
-            let newly_named = closure.difference_from(&older);
-            let closure = Bytes::from(closure.to_bytes());
-            let key = ObjectKey::for_bytes(namespace.id, Class::Closures, &closure);
-            if let Some(current) = &namespace.current
-                && current.closure != key.digest
-            {
-                former.push(ObjectName::new(Class::Closures, current.closure));
-            }
-            objects.push((key, closure));
-            let (catalog, stored) = (counted.catalog, counted.stored);
-            let mut release =
-                NewRelease::from_catalog(catalog, stored, key.digest, base.replaced_catalog());
-            release.newly_named = newly_named;
-            let change = ContentChange::Release(Box::new(release));
-            (counted.state, counted.signers, change)
+            prepare_release(app, namespace, *release, &base, &mut objects).await?
         }
     };
     // The objects are stored before the commit, so that a current release never needs a missing
     // object. If the commit fails, garbage collection deletes them.
-    let version = state.chain().version();
-    let pinned = namespace.pin.vault_pin();
-    // The root version may have been published before the release that is signed again under it.
-    let is_new_root = pinned.is_some_and(|pin| version > pin.root_version)
-        || base
-            .last_catalog()
-            .is_some_and(|last| version > last.root_version);
-    let purpose = if is_new_root {
-        Purpose::NewRoot
-    } else {
-        Purpose::Release
-    };
-    Box::pin(uploads::put_objects(app, namespace, purpose, objects)).await?;
+    let purpose = storage_purpose(namespace, &base, state.chain().version());
+    Box::pin(uploads::put_objects(
+        app,
+        namespace,
+        purpose,
+        objects.stored,
+    ))
+    .await?;
     let pinned_state = base.known.as_ref().map(|known| &known.state);
     Ok(CheckedFile {
         replaces_key: replaces_key(namespace, pinned_state, &state),
@@ -260,8 +230,71 @@ async fn check_and_store(
         sha256,
         size: bytes.len() as u64,
         change,
-        former,
+        former: objects.former,
     })
+}
+
+/// Changes of the objects that a namespace needs, when a file becomes current.
+struct ObjectChanges {
+    /// Objects to store before the commit.
+    stored: Vec<(ObjectKey, Bytes)>,
+    /// Objects that the current release needs and the new one does not.
+    former: Vec<ObjectName>,
+}
+
+/// Checks a release against the current one and the objects that it needs, and adds its closure to
+/// `objects`. Returns the root state, the signers and the change of content.
+async fn prepare_release(
+    app: &App,
+    namespace: &Namespace,
+    release: JudgedRelease,
+    base: &PublishBase,
+    objects: &mut ObjectChanges,
+) -> Result<(RootState, Vec<PublicKey>, ContentChange), Refusal> {
+    let older = base.read_closure(app, namespace).await?;
+    let counted = accept_release(release, (base.last_catalog(), &older))?;
+    let mut closure =
+        collect_closure(app, namespace, &counted, (base.replaced_catalog(), &older)).await?;
+    closure.former = older.former.clone();
+    record_former_versions(&mut closure, &counted, (base.last_catalog(), &older));
+    if base.known.is_some() {
+        // After a reset of the pin another vault begins, which has nothing to sign again.
+        closure.signed = SignedPeaks::carried(&older, &closure, app.now());
+    }
+    // These objects are stored for another 30 days, because devices may still be reading the former
+    // release.
+    objects.former.extend(older.dropped_by(&closure));
+    let newly_named = closure.difference_from(&older);
+    let closure = Bytes::from(closure.to_bytes());
+    let key = ObjectKey::for_bytes(namespace.id, Class::Closures, &closure);
+    if let Some(current) = &namespace.current
+        && current.closure != key.digest
+    {
+        let former = ObjectName::new(Class::Closures, current.closure);
+        objects.former.push(former);
+    }
+    objects.stored.push((key, closure));
+    let (catalog, stored) = (counted.catalog, counted.stored);
+    let mut release =
+        NewRelease::from_catalog(catalog, stored, key.digest, base.replaced_catalog());
+    release.newly_named = newly_named;
+    let change = ContentChange::Release(Box::new(release));
+    Ok((counted.state, counted.signers, change))
+}
+
+/// Returns the purpose for which the objects of a file with this root version are stored.
+fn storage_purpose(namespace: &Namespace, base: &PublishBase, version: u64) -> Purpose {
+    let pinned = namespace.pin.vault_pin();
+    // The root version may have been published before the release that is signed again under it.
+    let is_new_root = pinned.is_some_and(|pin| version > pin.root_version)
+        || base
+            .last_catalog()
+            .is_some_and(|last| version > last.root_version);
+    if is_new_root {
+        Purpose::NewRoot
+    } else {
+        Purpose::Release
+    }
 }
 
 /// Records in the closure the versions that removed skills had.
