@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use vault_store::fair::Lane;
@@ -161,66 +161,30 @@ where
     F: Future<Output = Result<Response, Refusal>>,
 {
     let (mut parts, body) = request.into_parts();
-    let (now, token) = (app.clock.now(), sent_token(&parts.headers));
-    // Before anything is read: callers over a limit must not keep the store busy.
-    let full = token.and_then(|token| app.refused_tokens.find_limit(&token, now));
-    if let Some(full) = full {
-        drop_body(&parts.headers, body).await;
-        return refuse(full.refusal(now));
-    }
-    let bearer = match identify_bearer(&app, &parts.headers, route.audience()).await {
-        Ok(bearer) => bearer,
-        Err(refusal) => {
+    let (bearer, mut spending) = match count_caller(&app, &parts.headers, route).await {
+        Ok(counted) => counted,
+        Err((refusal, fields)) => {
             // With an unread body the connection would be reset before the sender has read the
             // refusal.
             drop_body(&parts.headers, body).await;
-            return refuse(refusal);
-        }
-    };
-    let namespace = bearer.namespace();
-    let fields = LogFields {
-        slug: namespace.map(|namespace| namespace.slug.to_string()),
-        caller: Some(bearer.audit_name().to_owned()),
-    };
-    let spending = match &bearer {
-        Bearer::Operator(_) => Ok(Spending::uncharged(&app)),
-        Bearer::Caller(caller) => {
-            let (grant, rank) = (&caller.consent.grant, Rank::of(caller.role, false));
-            Spending::count_request(&app, &caller.namespace, grant, rank)
-        }
-    };
-    let mut spending = match spending {
-        Ok(spending) => spending,
-        Err(full) => {
-            if let Some(token) = token {
-                app.refused_tokens.remember_token(token, full, now);
-            }
-            // Without an entry in the audit log, or a caller over the limit could fill it.
-            drop_body(&parts.headers, body).await;
-            let mut response = refuse(full.refusal(now));
+            let mut response = refuse(refusal);
             response.extensions_mut().insert(fields);
             return response;
         }
     };
+    let fields = log_fields(&bearer);
     let room = SharedBodyMemory::default();
     spending.app.body_memory = Some(room.clone());
     let app = &spending.app;
-    let namespace = namespace.map(Namespace::to_ref);
-    let actor = Actor {
-        user: bearer.audit_name().to_owned(),
-        client: Some(bearer.client_id().to_string()),
-        source: client_address(&app.config, &parts.headers, &parts.extensions),
-    };
+    let namespace = bearer.namespace().map(Namespace::to_ref);
+    let actor = bearer_actor(&bearer, &parts, &app.config);
     let sender = body_sender(&bearer, &actor);
     let params = PathParams::from_parts(&mut parts).await;
     // Shared with the call: after a refusal, the rest that the handler left unread is drained
     // below.
     let body = Arc::new(Mutex::new(body));
     let (headers, is_safe) = (parts.headers.clone(), is_safe(&parts.method));
-    let target = params.as_ref().and_then(|params| params.find_param("id"));
-    // Longer than any id: the log must not store a text of any size that a caller chooses.
-    let target = target.filter(|id| id.len() <= MAX_TARGET_BYTES);
-    let target = target.map(str::to_owned);
+    let target = params.as_ref().and_then(recorded_target);
     let admitted = C::admit_bearer(bearer, &app.config, route);
     // The path counts only after admission, so that its 404 tells an unauthorized caller nothing.
     let admitted = admitted.and_then(|caller| Ok((caller, params.ok_or(ErrorCode::NotFound)?)));
@@ -265,6 +229,64 @@ where
     spending.add_headers(response.headers_mut());
     response.extensions_mut().insert(fields);
     response
+}
+
+/// Identifies the caller of a request, and counts the request for the caller's namespace. Fails with
+/// the refusal, and with what the log line says about a caller who is over a limit.
+async fn count_caller(
+    app: &App,
+    headers: &HeaderMap,
+    route: &Route,
+) -> Result<(Bearer, Spending), (Refusal, LogFields)> {
+    let (now, token) = (app.clock.now(), sent_token(headers));
+    // Before anything is read: callers over a limit must not keep the store busy.
+    let full = token.and_then(|token| app.refused_tokens.find_limit(&token, now));
+    if let Some(full) = full {
+        return Err((full.refusal(now), LogFields::default()));
+    }
+    let bearer = identify_bearer(app, headers, route.audience()).await;
+    let bearer = bearer.map_err(|refusal| (refusal, LogFields::default()))?;
+    let spending = match &bearer {
+        Bearer::Operator(_) => Ok(Spending::uncharged(app)),
+        Bearer::Caller(caller) => {
+            let (grant, rank) = (&caller.consent.grant, Rank::of(caller.role, false));
+            Spending::count_request(app, &caller.namespace, grant, rank)
+        }
+    };
+    match spending {
+        Ok(spending) => Ok((bearer, spending)),
+        Err(full) => {
+            if let Some(token) = token {
+                app.refused_tokens.remember_token(token, full, now);
+            }
+            // Without an entry in the audit log, or a caller over the limit could fill it.
+            Err((full.refusal(now), log_fields(&bearer)))
+        }
+    }
+}
+
+fn log_fields(bearer: &Bearer) -> LogFields {
+    LogFields {
+        slug: bearer
+            .namespace()
+            .map(|namespace| namespace.slug.to_string()),
+        caller: Some(bearer.audit_name().to_owned()),
+    }
+}
+
+fn bearer_actor(bearer: &Bearer, parts: &Parts, config: &Config) -> Actor {
+    Actor {
+        user: bearer.audit_name().to_owned(),
+        client: Some(bearer.client_id().to_string()),
+        source: client_address(config, &parts.headers, &parts.extensions),
+    }
+}
+
+/// Returns the id in the path of a request, as the record of a refusal names it.
+fn recorded_target(params: &PathParams) -> Option<String> {
+    let id = params.find_param("id")?;
+    // Longer than any id: the log must not store a text of any size that a caller chooses.
+    (id.len() <= MAX_TARGET_BYTES).then(|| id.to_owned())
 }
 
 /// Returns the sender of a request's body. As in the budgets, members cannot fill all of their

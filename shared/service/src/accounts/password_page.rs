@@ -13,15 +13,19 @@ use super::password::{self, MIN_USER_CHARS};
 use super::session::{SessionStart, new_session};
 use super::sign_in::{self, PasswordCheck, too_many_attempts};
 use crate::app::App;
+use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 use crate::model::limits::Networks;
 use crate::model::session::Credentials;
+use crate::transaction::Transaction;
 use crate::web::browser::{Browser, PASSWORD_PATH, ReturnTo, SignedIn};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
+use crate::web::form::Form;
 use crate::web::layout::{self, Frame, MessagePage};
 use crate::web::remembered_browser::RememberedBrowser;
 use vault_api::Email;
+use vault_store::StoreError;
 
 /// Page on which a signed-in person changes the password.
 #[derive(Template)]
@@ -100,27 +104,34 @@ fn render_changed(app: &App, email: &Email, ends_apps: bool) -> Response {
     layout::render_page(StatusCode::OK, &page, None)
 }
 
-/// `POST /oauth/password`: sets the new password.
-pub async fn change_password(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
-    let (form, browser, signed_in) = (&request.form, &request.browser, &request.signed_in);
-    let source = request.source;
-    let refused =
-        |status, problem: String| render_page(app, browser, signed_in, status, Some(problem));
-    let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
+/// Returns the current and the new password of the form, or the problem with the new one.
+fn entered_passwords(form: &Form) -> Result<(Zeroizing<String>, Zeroizing<String>), String> {
     let field = |name| Zeroizing::new(form.value(name).unwrap_or_default().to_owned());
     let (current, new) = (field("current"), field("password"));
+    password::check_length(&new, MIN_USER_CHARS)
+        .map_err(|bad| format!("Nothing was changed: {bad}."))?;
+    if *current == *new {
+        return Err("The new password is the same as the current one.".to_owned());
+    }
+    Ok((current, new))
+}
+
+/// Whether the person asks to end the access of all apps.
+fn ends_apps(form: &Form) -> bool {
+    form.value("end_apps").is_some()
+}
+
+/// `POST /oauth/password`: sets the new password.
+pub async fn change_password(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let (browser, signed_in, source) = (&request.browser, &request.signed_in, request.source);
+    let refused =
+        |status, problem: String| render_page(app, browser, signed_in, status, Some(problem));
     // Checked before the current password, so that a new password that is not allowed costs no
     // attempt.
-    if let Err(bad) = password::check_length(&new, MIN_USER_CHARS) {
-        return Ok(refused(
-            unprocessable,
-            format!("Nothing was changed: {bad}."),
-        ));
-    }
-    if *current == *new {
-        let same = "The new password is the same as the current one.".to_owned();
-        return Ok(refused(unprocessable, same));
-    }
+    let (current, new) = match entered_passwords(&request.form) {
+        Ok(entered) => entered,
+        Err(problem) => return Ok(refused(StatusCode::UNPROCESSABLE_ENTITY, problem)),
+    };
     let email = &signed_in.account.email;
     // The browser is signed in, so other people's guesses at the account must not block it.
     let returning = RememberedBrowser::already_signed_in();
@@ -133,7 +144,7 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
         PasswordCheck::Wrong => {
             audit::record_refusal(app, browser, source, CHANGE_ACTION, "wrong_password").await;
             let wrong = "Wrong current password.".to_owned();
-            return Ok(refused(unprocessable, wrong));
+            return Ok(refused(StatusCode::UNPROCESSABLE_ENTITY, wrong));
         }
         PasswordCheck::TooMany { retry_after } => {
             audit::record_refusal(app, browser, source, CHANGE_ACTION, "rate_limited").await;
@@ -146,53 +157,71 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
         }
     };
     let hash = password::hash_password(new, &app.random, &Networks::of(source)).await?;
-    let key = account_key(&signed_in.account.id);
-    let current_account = app.get::<Account>(&key).await?;
-    // Another request may have set a password while this one computed the hash. Then the person
-    // entered the former password, not the present one.
-    let Some(mut current_account) =
-        current_account.filter(|held| held.value.password_hash() == checked.password_hash())
-    else {
-        let changed_elsewhere = "Your password was just changed elsewhere.".to_owned();
-        return Ok(refused(StatusCode::CONFLICT, changed_elsewhere));
+    let change = async |tx: Transaction<'_>| {
+        let fresh = store_password(&tx, app, &request, &checked, hash).await?;
+        if fresh.is_some() {
+            tx.write_all(taken_back);
+        }
+        Ok::<_, StoreError>(fresh)
     };
-    current_account.value.set_password(hash, app.clock.now());
-    // An attacker who knew the old password may have allowed an app with it. Raising the epoch ends
-    // all of the account's tokens.
-    let ends_apps = form.value("end_apps").is_some();
-    if ends_apps {
-        current_account.value.raise_epoch();
-    }
-    let start = SessionStart {
-        second_factor: signed_in.session.second_factor,
-        // The person entered the password just now, so the new session has fresh credentials. If
-        // the account has a second factor, the password is only one of two and does not suffice.
-        ..SessionStart::from_credentials(if current_account.value.second_factor.is_some() {
-            Credentials::NotEntered
-        } else {
-            Credentials::Entered {
-                at: app.clock.now(),
-            }
-        })
+    // One attempt only: the person decides what to do about another change of the account.
+    let fresh = match app.attempt(change).await? {
+        Some(Some(fresh)) => fresh,
+        outcome => {
+            let problem = match outcome {
+                Some(_) => "Your password was just changed elsewhere.",
+                None => "Your account was just changed elsewhere. Try again.",
+            };
+            return Ok(refused(StatusCode::CONFLICT, problem.to_owned()));
+        }
     };
-    let (fresh, mut writes) =
-        new_session(app, browser, &current_account.value, source, start).await?;
-    writes.push(
-        current_account
-            .value
-            .update_write(current_account.revision)?,
-    );
-    writes.extend(taken_back);
-    writes.extend(
-        audit::account_entries(app, &current_account.value, source, CHANGE_ACTION, "done").await?,
-    );
-    if !app.records.commit_writes(writes).await?.is_done() {
-        let changed_elsewhere = "Your account was just changed elsewhere. Try again.".to_owned();
-        return Ok(refused(StatusCode::CONFLICT, changed_elsewhere));
-    }
-    let mut response = render_changed(app, email, ends_apps);
+    let mut response = render_changed(app, email, ends_apps(&request.form));
     if let Some(cookie) = fresh.set_cookie(app, true) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     Ok(response)
+}
+
+/// Stores the new password in the commit of `tx`, and replaces the session of the browser. Returns
+/// the browser with its new cookie; `None` if the password is no longer the one that was `checked`.
+async fn store_password(
+    tx: &Transaction<'_>,
+    app: &App,
+    request: &SignedInForm,
+    checked: &Account,
+    hash: String,
+) -> Result<Option<Browser>, StoreError> {
+    let stored_account = tx.get::<Account>(&account_key(&checked.id)).await?;
+    // Another request may have set a password while this one computed the hash. Then the person
+    // entered the former password, not the present one.
+    let Some(Versioned {
+        value: mut account,
+        revision,
+        ..
+    }) = stored_account.filter(|stored| stored.value.password_hash() == checked.password_hash())
+    else {
+        return Ok(None);
+    };
+    let (now, source) = (tx.now(), request.source);
+    account.set_password(hash, now);
+    // An attacker who knew the old password may have allowed an app with it. Raising the epoch ends
+    // all of the account's tokens.
+    if ends_apps(&request.form) {
+        account.raise_epoch();
+    }
+    let start = SessionStart {
+        second_factor: request.signed_in.session.second_factor,
+        // The person entered the password just now, so the new session has fresh credentials. If
+        // the account has a second factor, the password is only one of two and does not suffice.
+        ..SessionStart::from_credentials(if account.second_factor.is_some() {
+            Credentials::NotEntered
+        } else {
+            Credentials::Entered { at: now }
+        })
+    };
+    let (fresh, session) = new_session(app, &request.browser, &account, source, start).await?;
+    tx.write_all(session);
+    tx.write(account.update_write(revision)?);
+    tx.write_all(audit::account_entries(app, &account, source, CHANGE_ACTION, "done").await?);
+    Ok(Some(fresh))
 }

@@ -22,12 +22,13 @@ use super::authorize::{
     AuthorizeRequest, Consent, RejectedRequest, UnredirectableError, client_name,
 };
 use super::clients;
-use super::consent_page::{ConsentPage, ConsentParties, InvitedIntoPage, chosen_vault};
+use super::consent_page::{
+    ConsentOffer, ConsentPage, ConsentParties, InvitedIntoPage, chosen_vault,
+};
 use crate::accounts::apps_and_sessions;
 use crate::accounts::audit::{self, SIGN_IN};
 use crate::accounts::guard::{FormTask, SignedInForm};
 use crate::accounts::invitations;
-use crate::accounts::invitations::Invitation;
 use crate::accounts::memberships::{Member, load_all_members};
 use crate::accounts::passkey;
 use crate::accounts::provider;
@@ -114,21 +115,17 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
     let members = if authorize_request.operator {
         Vec::new()
     } else {
-        authorize_request.filter_members(
-            load_all_members(
-                app,
-                &signed_in.account,
-                authorize_request.namespace.as_deref(),
-            )
-            .await?,
-        )
+        let namespace = authorize_request.namespace.as_deref();
+        let members = load_all_members(app, &signed_in.account, namespace).await?;
+        authorize_request.filter_members(members)
     };
-    match second_factor::check_requirement(
+    let requirement = second_factor::check_requirement(
         app,
         &signed_in,
         authorize_request.sign_in.second_factor,
         &members,
-    ) {
+    );
+    match requirement {
         Requirement::Met => {}
         Requirement::NotSetUp => return Ok(second_factor::render_setup_due(app, true)),
         Requirement::Unconfirmed(from) => return Ok(second_factor::render_unconfirmed(app, from)),
@@ -142,29 +139,9 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
             return Ok(render_sign_in_page(app, &browser, onward, prompt));
         }
     }
-    // A person without a vault but with an invitation can accept it here and then continue.
     if members.is_empty() && !authorize_request.operator {
-        let waiting_invitations = invitations::load_invitations(
-            app,
-            &signed_in.account,
-            authorize_request.namespace.as_deref(),
-        );
-        let waiting_invitations = waiting_invitations.await?;
-        if !waiting_invitations.is_empty() {
-            return Ok(render_invitations(
-                app,
-                &browser,
-                &signed_in,
-                &query,
-                waiting_invitations,
-            ));
-        }
-        let return_to = authorize_address(app, &query);
-        let csrf = browser.form_token(app, Purpose::Logout, &return_to);
-        return Err(ErrorPage::NoNamespace {
-            sign_out: (csrf, return_to),
-            fixed: authorize_request.namespace.is_some(),
-        });
+        let namespace = authorize_request.namespace.as_deref();
+        return answer_without_vault(app, &browser, &signed_in, &query, namespace).await;
     }
     let pending_consent = PendingConsent {
         app,
@@ -180,27 +157,37 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
     pending_consent.apply_decision().await
 }
 
-/// Renders the page on which a person without a vault answers invitations first.
-fn render_invitations(
+/// Answers a person who has no vault that the request can be for. With an invitation the page lets
+/// them accept it and then continue; without one, it says that they have no vault. `namespace` is
+/// the slug that the request names.
+async fn answer_without_vault(
     app: &App,
     browser: &Browser,
     signed_in: &SignedIn,
     query: &str,
-    invitations: Vec<Invitation>,
-) -> Response {
+    namespace: Option<&str>,
+) -> Result<Response, ErrorPage> {
+    let invitations = invitations::load_invitations(app, &signed_in.account, namespace).await?;
     let return_to = authorize_address(app, query);
+    let sign_out = SignOut {
+        csrf: browser.form_token(app, Purpose::Logout, &return_to),
+        return_to: return_to.clone(),
+    };
+    if invitations.is_empty() {
+        return Err(ErrorPage::NoNamespace {
+            sign_out: (sign_out.csrf, return_to),
+            fixed: namespace.is_some(),
+        });
+    }
     let page = InvitedIntoPage {
         frame: Frame::for_service(&app.config.public_url),
         email: signed_in.account.email.to_string(),
         csrf: browser.form_token(app, Purpose::Account, query),
-        sign_out: SignOut {
-            csrf: browser.form_token(app, Purpose::Logout, &return_to),
-            return_to: return_to.clone(),
-        },
+        sign_out,
         return_to,
         invitations,
     };
-    layout::render_page(StatusCode::OK, &page, None)
+    Ok(layout::render_page(StatusCode::OK, &page, None))
 }
 
 /// An authorize request of a signed-in person, decided or not.
@@ -337,7 +324,7 @@ impl PendingConsent<'_> {
         problem: Option<&'static str>,
     ) -> Result<Response, ErrorPage> {
         let return_to = authorize_address(self.app, self.query);
-        let asking = ConsentParties {
+        let parties = ConsentParties {
             app: ShownApp::of_client(&self.request.client, &self.request.back.redirect),
             account: self.signed_in.account.email.to_string(),
             notices: self.signed_in.session.notices.clone(),
@@ -348,17 +335,15 @@ impl PendingConsent<'_> {
                 .browser
                 .form_token(self.app, Purpose::Logout, &return_to),
             return_to,
+        };
+        let offer = ConsentOffer {
+            members: self.members,
+            scopes: self.request.scopes,
+            administration: self.request.administration(self.members),
             write_ticked: self.ticks_write().await?,
         };
         let frame = Frame::for_service(&self.app.config.public_url);
-        let page = ConsentPage::new(
-            frame,
-            asking,
-            self.members,
-            self.request.scopes,
-            self.request.administration(self.members),
-            problem,
-        );
+        let page = ConsentPage::new(frame, parties, &offer, problem);
         let onward = Some(&self.request.back.redirect);
         Ok(layout::render_page(StatusCode::OK, &page, onward))
     }
@@ -401,17 +386,19 @@ pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Respon
     if !app.config.sign_in.takes_passwords() {
         return Err(ErrorPage::PasswordsOff);
     }
+    let posted = read_posted_form(app, request).await?;
     let PostedForm {
         form,
         browser,
         returning,
         source,
-    } = read_posted_form(app, request).await?;
-    let onward = ReturnTo::from_form(app, &form)?;
-    browser.check_form(app, &form, Purpose::Login, onward.form_subject())?;
+    } = &posted;
+    let source = *source;
+    let onward = ReturnTo::from_form(app, form)?;
+    browser.check_form(app, form, Purpose::Login, onward.form_subject())?;
     let typed = form.value("email").unwrap_or_default();
     let password = Zeroizing::new(form.value("password").unwrap_or_default().to_owned());
-    let checked = sign_in::check_password(app, typed, password, source, &returning).await?;
+    let checked = sign_in::check_password(app, typed, password, source, returning).await?;
     let (account, taken_back) = match checked {
         PasswordCheck::Good {
             account,
@@ -423,9 +410,7 @@ pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Respon
                 _ => "wrong_password",
             };
             audit::record_refused_sign_in(app, typed, source, outcome).await;
-            return Ok(
-                render_refused_sign_in(app, &browser, onward, typed, &refused, source).await,
-            );
+            return Ok(render_refused_sign_in(app, &posted, onward, &refused).await);
         }
     };
     let credentials = Credentials::Entered {
@@ -433,7 +418,7 @@ pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Respon
     };
     if account.second_factor.is_some() {
         let start = SessionStart::from_credentials(credentials);
-        let (half, mut writes) = new_half_session(app, &browser, &account, start).await?;
+        let (half, mut writes) = new_half_session(app, browser, &account, start).await?;
         writes.extend(taken_back);
         if let Commit::Failed { .. } = app.records.commit_writes(writes).await? {
             return Err(StoreError::Conflict.into());
@@ -443,8 +428,8 @@ pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Respon
         ));
     }
     let completed = CompletedSignIn {
-        browser: &browser,
-        returning: &returning,
+        browser,
+        returning,
         source,
         onward,
         action: SIGN_IN,
@@ -463,11 +448,9 @@ pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Respon
 /// Renders the sign-in page after a refused attempt.
 async fn render_refused_sign_in(
     app: &App,
-    browser: &Browser,
+    posted: &PostedForm,
     onward: ReturnTo<'_>,
-    typed: &str,
     why: &PasswordCheck,
-    source: Option<IpAddr>,
 ) -> Response {
     let (status, problem, wait) = match why {
         PasswordCheck::TooMany { retry_after } => (
@@ -483,7 +466,7 @@ async fn render_refused_sign_in(
     };
     // The page also names the app. If the query is invalid, the authorize page will say why.
     let asked = match onward {
-        ReturnTo::Authorize(query) => read_authorize_request(app, query, source)
+        ReturnTo::Authorize(query) => read_authorize_request(app, query, posted.source)
             .await
             .ok()
             .and_then(Result::ok),
@@ -491,10 +474,10 @@ async fn render_refused_sign_in(
     };
     let prompt = SignInPrompt {
         app: asked.as_ref().map(AuthorizeRequest::waiting_app),
-        email: typed,
+        email: posted.form.value("email").unwrap_or_default(),
         problem: Some(problem),
     };
-    let mut response = render_sign_in_page(app, browser, onward, prompt);
+    let mut response = render_sign_in_page(app, &posted.browser, onward, prompt);
     *response.status_mut() = status;
     layout::set_retry_after(&mut response, wait);
     response

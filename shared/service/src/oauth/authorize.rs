@@ -223,6 +223,48 @@ pub fn client_name(form: &Form) -> Result<ClientName, UnredirectableError> {
         .ok_or(UnredirectableError::Client)
 }
 
+/// Returns the words of a parameter that lists words; one empty word if it is absent.
+fn words<'f>(form: &'f Form, name: &str) -> std::str::Split<'f, char> {
+    form.value(name).unwrap_or_default().split(' ')
+}
+
+/// Returns the scopes that a request asks for, and whether it expects to write: it names `write`,
+/// or names neither scope nor resource and so means everything.
+fn requested_scopes(form: &Form) -> (Scopes, bool) {
+    match form.value("scope") {
+        // A client that names neither scope nor resource gets everything that it registered for.
+        None if form.value("resource").is_none() => (Scopes::ALL, true),
+        None => (Scopes::READ, false),
+        Some(text) => {
+            let expects_write = words(form, "scope").any(|word| word == Scope::Write.as_str());
+            (Scopes::parse_known(text), expects_write)
+        }
+    }
+}
+
+impl ClientReturn {
+    /// Parses the redirect URI, which `client` must have registered, and `state`. A `state` that is
+    /// too long is left out.
+    fn from_form(form: &Form, client: &Client, issuer: &str) -> Result<Self, UnredirectableError> {
+        let redirect = form
+            .value("redirect_uri")
+            .filter(|_| form.is_sound("redirect_uri"))
+            .and_then(|text| RedirectUri::parse(text).ok())
+            // Earlier versions of vault registered redirect URIs with parameters such as `code`,
+            // which would be taken for this service's answer.
+            .filter(|uri| client.allows_redirect(uri) && uri.reserved_parameter().is_none())
+            .ok_or(UnredirectableError::Redirect)?;
+        let state = form
+            .value("state")
+            .filter(|state| form.is_sound("state") && state.len() <= MAX_STATE_BYTES);
+        Ok(Self {
+            redirect,
+            state: state.map(str::to_owned),
+            issuer: issuer.to_owned(),
+        })
+    }
+}
+
 impl AuthorizeRequest {
     /// Returns the client and its redirect URI, for the pages that name the waiting app.
     pub fn waiting_app(&self) -> WaitingApp<'_> {
@@ -248,22 +290,7 @@ impl AuthorizeRequest {
         base: &str,
         issuer: &str,
     ) -> Result<Self, RejectedRequest> {
-        let redirect = form
-            .value("redirect_uri")
-            .filter(|_| form.is_sound("redirect_uri"))
-            .and_then(|text| RedirectUri::parse(text).ok())
-            // Earlier versions of vault registered redirect URIs with parameters such as `code`,
-            // which would be taken for this service's answer.
-            .filter(|asked| client.allows_redirect(asked) && asked.reserved_parameter().is_none())
-            .ok_or(UnredirectableError::Redirect)?;
-        let state = form
-            .value("state")
-            .filter(|state| form.is_sound("state") && state.len() <= MAX_STATE_BYTES);
-        let back = ClientReturn {
-            redirect,
-            state: state.map(str::to_owned),
-            issuer: issuer.to_owned(),
-        };
+        let back = ClientReturn::from_form(form, &client, issuer)?;
         let invalid = |description: &str| {
             RejectedRequest::Redirect(back.error_address("invalid_request", description))
         };
@@ -292,44 +319,31 @@ impl AuthorizeRequest {
             form.value("code_challenge_method"),
         )
         .map_err(|bad| invalid(&bad.to_string()))?;
-        let names_resource = form.value("resource").is_some();
         let resource = match form.value("resource") {
             None => base.to_owned(),
-            Some(asked) => resource::canonical_resource(asked, base).ok_or_else(|| {
+            Some(named) => resource::canonical_resource(named, base).ok_or_else(|| {
                 RejectedRequest::Redirect(
                     back.error_address("invalid_target", "resource is not this service"),
                 )
             })?,
         };
-        let asked_scopes = match form.value("scope") {
-            // A client that names neither scope nor resource gets everything that it registered
-            // for.
-            None if !names_resource => Scopes::ALL,
-            None => Scopes::READ,
-            Some(text) => Scopes::parse_known(text),
-        };
-        let scopes = asked_scopes.and(client.scopes);
-        let words = |name: &str| form.value(name).unwrap_or_default().split(' ');
-        let prompt = Prompt::parse(words("prompt")).map_err(|(code, description)| {
+        let prompt = Prompt::parse(words(form, "prompt")).map_err(|(code, description)| {
             RejectedRequest::Redirect(back.error_address(code, description))
         })?;
         // A client that registered for fewer than all scopes gets no operator rights.
-        let operator = words("scope").any(|word| word == OPERATOR)
+        let operator = words(form, "scope").any(|word| word == OPERATOR)
             && resource == base
             && client.scopes == Scopes::ALL;
-        let expects_write = match form.value("scope") {
-            None => !names_resource,
-            Some(_) => words("scope").any(|word| word == Scope::Write.as_str()),
-        };
+        let (requested_scopes, expects_write) = requested_scopes(form);
         let request = Self {
             expects_write,
             operator,
             sign_in: SignInDemands {
                 // `max_age` (RFC 9470) is met, whatever its value, by credentials entered now.
                 credentials: operator || form.value("max_age").is_some() || prompt.credentials,
-                second_factor: words("acr_values").any(|word| word == SECOND_FACTOR_ACR),
+                second_factor: words(form, "acr_values").any(|word| word == SECOND_FACTOR_ACR),
             },
-            scopes,
+            scopes: requested_scopes.and(client.scopes),
             namespace: form.value("vault_namespace").map(str::to_owned),
             client,
             back,

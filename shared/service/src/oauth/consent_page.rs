@@ -135,29 +135,43 @@ pub struct ConsentParties {
     pub logout_csrf: String,
     /// Address of the authorize request that is decided about.
     pub return_to: String,
+}
+
+/// What a person can consent to on a consent page.
+pub struct ConsentOffer<'a> {
+    /// Memberships of which the person chooses one.
+    pub members: &'a [Member],
+    /// Scopes that the app requests.
+    pub scopes: Scopes,
+    /// Rights of administration that the consent gives besides the scopes.
+    pub administration: Administration,
     /// Whether the box “Write” is ticked from the start.
     pub write_ticked: bool,
 }
 
 impl ConsentPage {
-    /// Creates the page on which the person chooses one of `members`, and some of the scopes in
-    /// `asked` that at least one of them can give. The page lists the first 50 memberships; the
-    /// person types the slug of any other.
+    /// Creates the page on which the person chooses one of the memberships, and some of the
+    /// requested scopes that at least one membership can give. The page lists the first 50
+    /// memberships; the person types the slug of any other.
     pub fn new(
         frame: Frame,
-        asking: ConsentParties,
-        members: &[Member],
-        asked: Scopes,
-        administration: Administration,
+        parties: ConsentParties,
+        offer: &ConsentOffer<'_>,
         problem: Option<&'static str>,
     ) -> Self {
+        let &ConsentOffer {
+            members,
+            scopes,
+            administration,
+            write_ticked,
+        } = offer;
         let users = || members.iter().map(|member| &member.user);
         let administers_service = administration == Administration::Service;
         let possible = if administers_service {
-            asked
+            scopes
         } else {
             let all = users().fold(Scopes::NONE, |all, user| all.or(user.scopes));
-            all.and(asked)
+            all.and(scopes)
         };
         // Reading needs no box for operator rights: an operator sees the whole service anyway.
         let has_box = |scope: &Scope| !(administers_service && *scope == Scope::Read);
@@ -173,8 +187,7 @@ impl ConsentPage {
             csrf,
             logout_csrf,
             return_to,
-            write_ticked,
-        } = asking;
+        } = parties;
         Self {
             frame,
             app,

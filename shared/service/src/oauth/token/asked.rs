@@ -15,14 +15,17 @@ use vault_store::StoreError;
 use vault_store::random::random_bytes;
 use vault_store::records::{Document, When, Write};
 
-use super::pair::{PairSecrets, issue_pair};
+use super::pair::{PairSecrets, TokenPair};
 use super::{Decision, RequestRecords, TokenError, TokenRequest, TokenTerms};
 use crate::model::audit::{Actor, Change};
 use crate::model::client::{Client, Connection, USED_SECONDS, client_key, connection_key};
-use crate::model::grant::{GRANT_SECONDS, Grant, OPERATOR_SECONDS, Previous, RevocationReason};
+use crate::model::grant::{
+    GRANT_SECONDS, Grant, OPERATOR_SECONDS, Previous, REFRESH_SECONDS, RevocationReason,
+};
 use crate::model::refusals::{NamedBy, RefusedRequest};
 use crate::model::token::{
-    AuthorizationCode, CODE_SECONDS, Family, Reach, Secret, TokenKind, USED_CODE_SECONDS, code_key,
+    AuthorizationCode, CODE_SECONDS, Family, Reach, Secret, Token, TokenKind, USED_CODE_SECONDS,
+    code_key, token_key,
 };
 use crate::model::user::Scopes;
 use crate::model::{Versioned, fresh_id};
@@ -87,13 +90,7 @@ impl LoadedRequest<'_> {
         };
         let ends_at = self.now.plus_seconds(lifetime);
         let secrets = PairSecrets::fresh(&self.ports.random);
-        let pair = issue_pair(
-            &secrets,
-            family,
-            (code.value.scopes, scopes),
-            (self.now, ends_at),
-            self.terms,
-        )?;
+        let pair = self.issue_pair(&secrets, family, (code.value.scopes, scopes), ends_at)?;
         let grant = Grant {
             family: family.clone(),
             scopes: code.value.scopes,
@@ -108,32 +105,15 @@ impl LoadedRequest<'_> {
             used: true,
             ..code.value.clone()
         };
-        let mut writes = vec![
-            // Stored for another day, so that a second use is recognised and ends the family.
-            Write::put_until(
-                code_key(hash),
-                Document::from_value(&used)?,
-                When::At(code.revision),
-                self.now.plus_seconds(USED_CODE_SECONDS),
-            ),
-            Write::put_until(
-                grant.key(),
-                Document::from_value(&grant)?,
-                When::Absent,
-                ends_at,
-            ),
-            grant.listing_write(self.client.value.name.as_deref())?,
-        ];
-        writes.extend(connected);
-        writes.extend(pair.writes);
-        writes.extend(self.prolong_client()?);
-        Ok(Decision {
-            answer: Ok(pair.answer),
-            writes,
-            refused: None,
-            grant: Some(family.grant.clone()),
-            ended_family: false,
-        })
+        // Stored for another day, so that a second use is recognised and ends the family.
+        let used = Write::put_until(
+            code_key(hash),
+            Document::from_value(&used)?,
+            When::At(code.revision),
+            self.now.plus_seconds(USED_CODE_SECONDS),
+        );
+        let conditions = [used].into_iter().chain(connected);
+        self.grant_pair(pair, &grant, When::Absent, conditions)
     }
 
     /// Returns what is wrong with an unused code for this request, as a word for the audit log.
@@ -205,13 +185,8 @@ impl LoadedRequest<'_> {
         // answer can be given again.
         let salt = URL_SAFE_NO_PAD.encode(random_bytes::<16>(&self.ports.random));
         let secrets = PairSecrets::derive_from(secret, &salt);
-        let pair = issue_pair(
-            &secrets,
-            family,
-            (grant.value.scopes, scopes),
-            (self.now, grant.value.ends_at),
-            self.terms,
-        )?;
+        let ends_at = grant.value.ends_at;
+        let pair = self.issue_pair(&secrets, family, (grant.value.scopes, scopes), ends_at)?;
         let next = Grant {
             refresh: pair.refresh,
             access: pair.access,
@@ -224,23 +199,76 @@ impl LoadedRequest<'_> {
             }),
             ..grant.value.clone()
         };
-        let mut writes = vec![
-            Write::put_until(
-                next.key(),
-                Document::from_value(&next)?,
-                When::At(grant.revision),
-                next.ends_at,
+        self.grant_pair(pair, &next, When::At(grant.revision), [connected])
+    }
+
+    /// Creates the tokens of `family`, valid from now on. The access token has `scopes`, a subset of
+    /// the `granted` ones. No token outlives `ends_at`.
+    fn issue_pair(
+        &self,
+        secrets: &PairSecrets,
+        family: &Family,
+        (granted, scopes): (Scopes, Scopes),
+        ends_at: Timestamp,
+    ) -> Result<TokenPair, StoreError> {
+        let (now, PairSecrets { access, refresh }) = (self.now, secrets);
+        let access_until = now.plus_seconds(self.terms.access_seconds).min(ends_at);
+        let refresh_until = now.plus_seconds(REFRESH_SECONDS).min(ends_at);
+        let write = |kind, scopes, secret: &Secret, expires_at| -> Result<Write, StoreError> {
+            let token = Token {
+                kind,
+                family: family.clone(),
+                scopes,
+                issued_at: now,
+                expires_at,
+            };
+            Ok(Write::put_until(
+                token_key(&secret.hash()),
+                Document::from_value(&token)?,
+                When::Absent,
+                expires_at,
+            ))
+        };
+        let mut writes = vec![write(TokenKind::Access, scopes, access, access_until)?];
+        if !family.is_operator() {
+            // A refresh token keeps the granted scopes, whatever was asked for this time (RFC 6749
+            // section 6).
+            writes.push(write(TokenKind::Refresh, granted, refresh, refresh_until)?);
+        }
+        Ok(TokenPair {
+            writes,
+            access: access.hash(),
+            refresh: refresh.hash(),
+            answer: secrets.to_answer(
+                access_until.unix() - now.unix(),
+                scopes,
+                family.is_operator(),
             ),
-            next.listing_write(self.client.value.name.as_deref())?,
-            connected,
+        })
+    }
+
+    /// Answers with `pair`, and stores it with `grant`. `conditions` are further writes, which fail
+    /// the commit if the tokens may no longer be issued.
+    fn grant_pair(
+        &self,
+        pair: TokenPair,
+        grant: &Grant,
+        when: When,
+        conditions: impl IntoIterator<Item = Write>,
+    ) -> Result<Decision, StoreError> {
+        let document = Document::from_value(grant)?;
+        let mut writes = vec![
+            Write::put_until(grant.key(), document, when, grant.ends_at),
+            grant.listing_write(self.client.value.name.as_deref())?,
         ];
+        writes.extend(conditions);
         writes.extend(pair.writes);
         writes.extend(self.prolong_client()?);
         Ok(Decision {
             answer: Ok(pair.answer),
             writes,
             refused: None,
-            grant: Some(family.grant.clone()),
+            grant: Some(grant.family.grant.clone()),
             ended_family: false,
         })
     }

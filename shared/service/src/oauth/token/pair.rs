@@ -1,14 +1,11 @@
 //! The pair of access and refresh token that an answer carries, and the writes that make it valid.
 
 use vault_format::hash::Digest;
-use vault_format::time::Timestamp;
-use vault_store::StoreError;
 use vault_store::random::Random;
-use vault_store::records::{Document, When, Write};
+use vault_store::records::Write;
 
-use super::{TokenAnswer, TokenTerms};
-use crate::model::grant::REFRESH_SECONDS;
-use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
+use super::TokenAnswer;
+use crate::model::token::{Secret, SecretKind};
 use crate::model::user::{OPERATOR, Scope, Scopes};
 
 /// A new access and refresh token, as hashes, writes and answer.
@@ -54,49 +51,4 @@ impl PairSecrets {
             scope: words.join(" "),
         }
     }
-}
-
-/// Creates the tokens of `family`, valid from `now` on. The access token has `scopes`, a subset of
-/// the `granted` ones. No token outlives `ends_at`.
-pub(super) fn issue_pair(
-    secrets: &PairSecrets,
-    family: &Family,
-    (granted, scopes): (Scopes, Scopes),
-    (now, ends_at): (Timestamp, Timestamp),
-    terms: TokenTerms<'_>,
-) -> Result<TokenPair, StoreError> {
-    let PairSecrets { access, refresh } = secrets;
-    let access_until = now.plus_seconds(terms.access_seconds).min(ends_at);
-    let refresh_until = now.plus_seconds(REFRESH_SECONDS).min(ends_at);
-    let write = |kind, scopes, secret: &Secret, expires_at| -> Result<Write, StoreError> {
-        let token = Token {
-            kind,
-            family: family.clone(),
-            scopes,
-            issued_at: now,
-            expires_at,
-        };
-        Ok(Write::put_until(
-            token_key(&secret.hash()),
-            Document::from_value(&token)?,
-            When::Absent,
-            expires_at,
-        ))
-    };
-    let mut writes = vec![write(TokenKind::Access, scopes, access, access_until)?];
-    if !family.is_operator() {
-        // A refresh token keeps the granted scopes, whatever was asked for this time (RFC 6749
-        // section 6).
-        writes.push(write(TokenKind::Refresh, granted, refresh, refresh_until)?);
-    }
-    Ok(TokenPair {
-        writes,
-        access: access.hash(),
-        refresh: refresh.hash(),
-        answer: secrets.to_answer(
-            access_until.unix() - now.unix(),
-            scopes,
-            family.is_operator(),
-        ),
-    })
 }
