@@ -44,6 +44,7 @@ fn view<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
 /// result.
 const VIEWS: &[(&str, Describe)] = &[
     ("add", view::<start::add::Added>),
+    ("add --project", view::<start::add::project::AddedToProject>),
     (
         "add --dry-run",
         view::<Vec<start::add::dry_run::CheckedSource>>,
@@ -69,6 +70,10 @@ const VIEWS: &[(&str, Describe)] = &[
     ("release show", view::<share::release::ProposedChange>),
     ("release sign", view::<share::release::ProposedChange>),
     ("remove", view::<start::remove::Removal>),
+    (
+        "remove --project",
+        view::<start::remove::project::RemovedFromProject>,
+    ),
     (
         "serve --print-config",
         view::<server::serve::ServerSettings>,

@@ -110,7 +110,7 @@ fn ctrl_c_at_a_question_about_a_replacement_ends_the_whole_command() {
         "other/csv",
         "Reads other tables. Use when a table is to be read.",
     );
-    let Some(mut terminal) = start(home.root(), "add other/csv skills/pdf --no-lock") else {
+    let Some(mut terminal) = start(home.root(), "add other/csv skills/pdf") else {
         return;
     };
     terminal.wait_for("Replace the installed one? (y/N)");

@@ -117,9 +117,12 @@ fn a_lock_records_the_secrets_that_a_skill_has() {
         let mut command = home.vault(&words);
         Ended::of(command.arg("--json").current_dir(home.path("project")))
     };
-    run("add ./deploy --include .env --lock").ok();
+    let added = run("add ./deploy --include .env --project").ok();
+    let added = &added["added"][0];
+    assert_eq!(added["included"], json!([".env"]), "{added}");
     let lock = home.read("project/vault.lock");
     assert!(lock.contains("include = [\".env\"]"), "{lock}");
+    fs::remove_dir_all(home.path(".config/vault/projects")).unwrap();
     let installed = run("install --frozen").ok();
     let installed = &installed["installed"][0];
     assert_eq!(installed["included"], json!([".env"]), "{installed}");

@@ -3,6 +3,7 @@
 
 mod hostile;
 mod kinds;
+mod projects;
 mod proxy;
 mod replacing;
 mod reported;
@@ -149,14 +150,11 @@ fn a_site_and_a_registry_on_this_machine_need_no_setting_but_a_lock_does_not_rea
     };
     // `vault install` would refuse such an entry.
     let lock = machine.home.path("project/vault.lock");
-    run(&["add", &site.base, "--lock"]).fails(2, "usage");
+    run(&["add", &site.base, "--project"]).fails(2, "usage");
     assert!(!machine.home.path(".vault").exists() && !lock.exists());
-    machine.home.write("project/vault.lock", "schema = 1\n");
-    let added = run(&["add", &site.base]);
+    run(&["add", &site.base]).ok();
     assert_eq!(machine.document("pdf"), pdf);
-    assert_eq!(added.json["warnings"][0]["code"], "not_locked");
-    assert!(!machine.home.read("project/vault.lock").contains("pdf"));
-    let by_another = ["add", &site.base, "--lock"];
+    let by_another = ["add", &site.base, "--project"];
     machine.run(&by_another).ok();
     assert!(machine.home.read("project/vault.lock").contains("pdf"));
     run(&["add", "registry:csv"]).ok();
@@ -310,7 +308,7 @@ fn a_locked_project_is_the_same_on_another_machine() {
     repository.commit();
     let address = repository.address();
     let one = Machine::new();
-    one.run(&["add", &address, "--lock"]).ok();
+    one.run(&["add", &address, "--project"]).ok();
     let lock = one.home.read("project/vault.lock");
     repository.write("pdf/later.md", "later");
     repository.commit();
@@ -339,31 +337,6 @@ fn a_locked_project_is_the_same_on_another_machine() {
     three.home.write("project/vault.lock", broken);
     let broken = three.run(&["install"]);
     assert_eq!(broken.json["error"]["at"]["line"], 3, "{}", broken.out);
-}
-
-#[test]
-fn an_update_leaves_the_entry_of_another_source_in_the_lock() {
-    let site = SiteServer::new();
-    site.text("/a/SKILL.md", skill_md("pdf"))
-        .text("/b/SKILL.md", skill_md("pdf"));
-    let [a, b] = ["a", "b"].map(|at| format!("{}/{at}/SKILL.md", site.base));
-    let machine = Machine::new();
-    let add = ["add", &a, "--lock", "--agent", "claude-code"];
-    machine.run(&add).ok();
-    machine.run(&["add", &b, "--replace", "--no-lock"]).ok();
-    let lock = machine.home.read("project/vault.lock");
-    let newer = skill_md("pdf").replace("Do it.", "Do it well.");
-    site.text("/b/SKILL.md", &newer);
-    machine.run(&["update"]).ok();
-    assert_eq!(machine.document("pdf"), newer);
-    assert_eq!(machine.home.read("project/vault.lock"), lock);
-    // The entry of the skill's own source is updated, and keeps its agents.
-    machine.run(&["add", &a, "--replace", "--no-lock"]).ok();
-    site.text("/a/SKILL.md", newer.replace("well", "better"));
-    machine.run(&["update"]).ok();
-    let updated = machine.home.read("project/vault.lock");
-    assert_ne!(updated, lock);
-    assert!(updated.contains(r#"agents = ["claude-code"]"#), "{updated}");
 }
 
 #[test]

@@ -136,11 +136,8 @@ fn a_question_removes_the_bar_and_each_bar_has_a_text() {
             site.text(&path, text(name)).hold(&path, &gate);
         }
         let held = gate.lock().unwrap();
-        let Some(mut terminal) = start_sized(
-            home.root(),
-            &format!("add {} --no-lock", site.base),
-            columns,
-        ) else {
+        let Some(mut terminal) = start_sized(home.root(), &format!("add {}", site.base), columns)
+        else {
             return;
         };
         terminal.wait_for(&format!("Fetching {}", site.base));

@@ -102,7 +102,7 @@ fn world(keys: Keys) -> World {
     );
     let lock = "schema = 1\n\n[[skill]]\nname = \"ship\"\nsource = \"./skills/ship\"\n";
     fs::write(project.join("vault.lock"), lock).unwrap();
-    home.run("install --project shop").ok();
+    home.run("install --root shop").ok();
     home.run("sync-profiles --discover").ok();
     let own = Host::start();
     connect(&home, &own.address(), Some).ok();

@@ -82,7 +82,7 @@ fn an_address_that_is_a_command_never_runs_wherever_it_is_written() {
             format!("schema = 1\n\n[[skill]]\nname = \"evil\"\nsource = {quoted}\n"),
         )
         .unwrap();
-        let ran = home.run("--json --offline install --project shop");
+        let ran = home.run("--json --offline install --root shop");
         assert_ne!(ran.code, 0, "{trick}: {}", ran.stdout);
         std::fs::write(
             &lock,
@@ -94,7 +94,7 @@ fn an_address_that_is_a_command_never_runs_wherever_it_is_written() {
             ),
         )
         .unwrap();
-        let ran = home.run("--json --offline install --project shop");
+        let ran = home.run("--json --offline install --root shop");
         assert_ne!(ran.code, 0, "{trick}: {}", ran.stdout);
         std::fs::remove_file(&lock).unwrap();
         let entry = serde_json::json!({ "version": 1, "skills": {

@@ -22,7 +22,7 @@ fn hostile_repository(machine: &Home) -> PathBuf {
     let there = author.path().join("repo");
     write_skill(&there, "any/where/alpha", "Text of the project.");
     fs::create_dir(there.join(".git")).unwrap();
-    run_in(&author, &there, &["add", "./any/where/alpha", "--lock"]).ok();
+    run_in(&author, &there, &["add", "./any/where/alpha", "--project"]).ok();
     let repository = machine.path().join("repo");
     write_skill(&repository, "any/where/alpha", "Text of the project.");
     fs::create_dir(repository.join(".git")).unwrap();
@@ -436,7 +436,7 @@ fn actions_of_a_project_run_inside_it_and_take_no_name_of_the_users() {
         fs::create_dir(root.join(".git")).unwrap();
     }
     for name in ["./alpha", "./beta"] {
-        run_in(&author, &there, &["add", name, "--lock"]).ok();
+        run_in(&author, &there, &["add", name, "--project"]).ok();
     }
     fs::copy(there.join("vault.lock"), repository.join("vault.lock")).unwrap();
     let (md, script) = (md("alpha"), script("own"));

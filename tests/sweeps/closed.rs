@@ -78,7 +78,7 @@ fn writers(home: &Home, site: &SiteServer) -> Vec<Vec<String>> {
         &["add", "work/local"],
         &["update"],
         &["rollback", "subject", "--to", "1"],
-        &["install", "--project", "shop"],
+        &["install", "--root", "shop"],
         &["sync-profiles", "--link", &further],
         &["doctor", "unsigned", "--repair"],
         &["disable", "subject"],
@@ -350,7 +350,7 @@ fn a_fetched_add_and_an_update_on_a_full_disk_lose_nothing() {
         14,
     );
     let home = machine();
-    home.run(&format!("add {} --lock", site.base)).ok();
+    home.run(&format!("add {}", site.base)).ok();
     serve(&site, "two");
     fail("update", home, &["--json", "update"], 9);
 }

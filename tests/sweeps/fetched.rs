@@ -41,7 +41,7 @@ pub fn machine() -> Home {
 fn a_skill_from_a_repository_is_there_whole_with_its_origin_or_not_at_all() {
     let repository = repository();
     let address = repository.address();
-    let arguments = ["add", &address, "--skill", "subject", "--lock"];
+    let arguments = ["add", &address, "--skill", "subject"];
     sweep_command("add from git", machine(), &arguments, 11, &|home| {
         let asked = home.run("outdated --json").ok().json();
         assert_eq!(asked["data"]["up_to_date"][0], "subject", "{asked}");
@@ -77,26 +77,17 @@ fn a_skill_from_a_site_is_there_whole_or_not_at_all() {
 }
 
 #[test]
-fn an_update_is_the_old_version_or_the_new_one_and_the_lock_follows() {
+fn an_update_is_the_old_version_or_the_new_one() {
     let repository = repository();
     let home = machine();
     let address = repository.address();
-    home.run(&format!("add {address} --skill subject --lock"))
-        .ok();
+    home.run(&format!("add {address} --skill subject")).ok();
     repository
         .write("skills/subject/SKILL.md", skill_md("subject", "two"))
         .write("skills/subject/more.md", "new\n");
     repository.commit();
     sweep_command("update", home, &["update"], 11, &|home| {
         home.run(&["outdated"]).ok();
-        // What the lock names can be installed: in a folder of its own, since the home is no
-        // project.
-        let shop = home.path().join("shop");
-        fs::create_dir_all(&shop).unwrap();
-        fs::copy(home.path().join("vault.lock"), shop.join("vault.lock")).unwrap();
-        let arguments = ["install", "--frozen", "--json", "--project", "shop"];
-        let installed = home.run(&arguments).ok();
-        assert!(installed.json()["ok"].as_bool().unwrap());
     });
 }
 

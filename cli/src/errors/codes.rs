@@ -88,7 +88,7 @@ codes! {
         NameTwice "name_twice" "Two of the given skills have the same name." "Add one of them separately with `--name`.";
         NamespaceSelfSigned "namespace_self_signed" "The server signs this vault itself, so this machine cannot publish to it." "Add skills on the server.";
         NewerVault "newer_vault" "The keys of the vault are written in a form that only a newer vault reads." "Update vault.";
-        NoLock "no_lock" "There is no `vault.lock` here or in a parent folder." "`vault add --lock <source>` writes one.";
+        NoLock "no_lock" "There is no `vault.lock` here or in a parent folder." "`vault add <source> --project` writes one.";
         NoTransform "no_transform" "The skill has no such transform." "`vault transform list <skill>` shows them.";
         NoVault "no_vault" "There is no vault here yet." "`vault add <folder>` creates one with its first skill.";
         NotAFile "not_a_file" "The path is not a regular file." "Give the path of a file.";

@@ -78,7 +78,7 @@ fn an_entry_of_a_foreign_lock_takes_no_other_skill_of_its_source() {
             let entry = format!("{{{source}{path}}}");
             let lock = format!(r#"{{"version":1,"skills":{{"pdf":{entry}}}}}"#);
             machine.home.write("project/skills-lock.json", lock);
-            machine.run(&["add", "--from-lock", "skills-lock.json", "--no-lock"])
+            machine.run(&["add", "--from-lock", "skills-lock.json"])
         };
         for path in [
             r#","skillPath":"lib/pdf/SKILL.md""#,

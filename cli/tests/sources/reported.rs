@@ -280,7 +280,7 @@ fn a_folder_that_the_lock_cannot_name_is_not_signed() {
     let machine = Machine::new();
     machine.home.write("out/SKILL.md", skill_md("out"));
     machine
-        .run(&["add", "../out", "--lock"])
+        .run(&["add", "../out", "--project"])
         .fails(2, "lock_outside");
     assert!(!machine.home.path(".vault").exists());
     machine.run(&["add", "../out"]).ok();

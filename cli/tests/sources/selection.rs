@@ -344,7 +344,7 @@ fn a_lock_names_no_folder_whose_links_were_copied() {
     machine.home.write("project/docs/AGENTS.md", "Read this.");
     let link = machine.home.path("project/docs/CLAUDE.md");
     symlink("AGENTS.md", link).unwrap();
-    let refused = machine.run(&["add", "./docs", "--lock", "--copy-links"]);
+    let refused = machine.run(&["add", "./docs", "--project", "--copy-links"]);
     refused.fails(2, "usage");
     assert!(!machine.home.path(".vault").exists());
     machine.run(&["add", "./docs", "--copy-links"]).ok();

@@ -37,7 +37,11 @@ fn public_key(machine: &Machine) -> String {
 /// Checks that neither an update nor an add accepts this index, and that the installed skill stays.
 fn is_refused(site: &SiteServer, machine: &Machine, index: &str, words: &str) {
     site.json(INDEX, index);
-    for command in [&["update"][..], &["add", &site.base, "--all"]] {
+    for command in [
+        &["update"][..],
+        &["add", &site.base, "--all"],
+        &["add", &site.base, "--all", "--project"],
+    ] {
         let ended = machine.run(command);
         assert!(
             ended.out.contains(words),
@@ -61,10 +65,13 @@ fn the_signer_of_a_vaults_site_is_verified_shown_and_pinned() {
     let add = ["add", &site.base, "--all"];
     machine.run(&add).fails(5, "source_refused");
     machine.policy(&format!("[sources]\nsigners = [\"{key}\"]\n"));
-    let shown = Ended::of(&mut machine.command(&["add", &site.base, "--all", "--lock"]));
-    assert_eq!(shown.code, 0);
-    for part in ["signed there by ", "(pinned)"] {
-        assert!(shown.out.contains(part), "{}", shown.out);
+    for flags in [&["--all"][..], &["--all", "--project"]] {
+        let add = [&["add", &site.base], flags].concat();
+        let shown = Ended::of(&mut machine.command(&add));
+        assert_eq!(shown.code, 0);
+        for part in ["signed there by ", "(pinned)"] {
+            assert!(shown.out.contains(part), "{}", shown.out);
+        }
     }
     let shown = owner.run(&["key", "show"]).ok();
     let vault = shown["fingerprint"].as_str().unwrap();

@@ -31,7 +31,8 @@ use crate::{
     },
     tasks::{
         exceptions::exceptions_of,
-        project_lock::{Lock, LockEntry, digest_of_installed},
+        project_lock::{LockEntry, digest_of_installed},
+        project_scope::{LockedProject, ProjectScope},
     },
 };
 
@@ -45,15 +46,10 @@ exceptions to the gate that skills are signed with.
 Examples:
   vault list
   vault list --project
-  vault list --project ~/work/shop --json")]
+  vault list --project --root ~/work/shop --json")]
 pub struct Arguments {
-    /// List the skills of this project [default: the project of the nearest vault.lock]
-    #[arg(long, value_name = "PATH", num_args = 0..=1)]
-    #[expect(
-        clippy::option_option,
-        reason = "the flag may stand alone, have a value, or be absent"
-    )]
-    project: Option<Option<PathBuf>>,
+    #[command(flatten)]
+    scope: ProjectScope,
 }
 
 /// The output of `vault list` without `--project`.
@@ -103,8 +99,8 @@ pub struct ProjectSkill {
 /// Lists the installed skills, or with `--project` those of a project.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
-    match &arguments.project {
-        Some(path) => list_project(context, vault.as_ref(), path.as_ref()),
+    match arguments.scope.existing_project(context)? {
+        Some(project) => list_project(context, vault.as_ref(), project),
         None => list_vault(context, vault.as_ref()),
     }
 }
@@ -237,10 +233,9 @@ impl LockState {
 fn list_project(
     context: &Context,
     vault: Option<&Vault>,
-    path: Option<&PathBuf>,
+    project: LockedProject,
 ) -> Result<Report, Failure> {
-    let lock = Lock::of_project(context, path.map(PathBuf::as_path))?;
-    let folder = lock.project_folder(context)?;
+    let LockedProject { lock, folder } = project;
     let project = match vault {
         Some(vault) => project::find_project(vault, &folder)?,
         None => None,

@@ -17,7 +17,7 @@ use crate::{
     output::{BOLD, DIM, Report, TICK, paint},
     tasks::{
         admission::{admission_failure, texts::Texts},
-        profiles, project_lock,
+        profiles,
     },
 };
 
@@ -26,7 +26,7 @@ use crate::{
 #[command(after_help = "\
 The earlier files pass the gate again and are signed as the next version, because version numbers \
 never decrease. The skill stays there: `vault update` leaves it out until you name it. A second \
-rollback undoes the first. A project's vault.lock is not changed.
+rollback undoes the first.
 
 Examples:
   vault rollback code-review
@@ -63,15 +63,6 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Err(error) => return Err(rollback_failure(name, error)),
     };
     profiles::refresh_links(context, &vault);
-    // A project's vault.lock that cannot be read is ignored, because a rollback does not change it.
-    if let Ok(Some(lock)) = project_lock::Lock::find_lock(context)
-        && lock.skills.iter().any(|locked| locked.name == *name)
-    {
-        context.ui.note(format!(
-            "{} names another version of {name}; vault install installs that one",
-            lock.path.display()
-        ));
-    }
     let (name, version) = (paint(BOLD, &report.name), report.version);
     // The installed files may equal those of that version already. Then nothing is signed, and only
     // the hold is new.

@@ -3,7 +3,7 @@
 //!
 //! Sources are compared by commit and tree, version, digest or files, never by time. A skill that a
 //! rollback holds (keeps at its version) is updated only if it is named. `--diff` shows the changes
-//! and makes none. The entries of the project's vault.lock follow the update.
+//! and makes none.
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -37,7 +37,6 @@ use crate::{
         },
         fetch::{self, Fetching},
         profiles,
-        project_lock::{self, LockEntry},
     },
 };
 
@@ -50,7 +49,7 @@ added at a full commit stays there, and one that was rolled back stays until you
 whose files were modified after it was signed is not updated (exit 6), and one that its source no \
 longer has stays as it is (exit 3). A file \
 that looks like a secret is taken only if the installed version has it: vault add --include takes \
-a new one. Skills without a source to update from are skipped. The project's vault.lock is updated too.
+a new one. Skills without a source to update from are skipped.
 
 Examples:
   vault update
@@ -247,12 +246,7 @@ impl SkillUpdater<'_> {
         is_named: bool,
     ) -> Result<Option<ChangedSkill>, Failure> {
         let outcome = match state {
-            DriftState::UpToDate => {
-                if !self.only_diff {
-                    self.repair_lock_entry(asked)?;
-                }
-                None
-            }
+            DriftState::UpToDate => None,
             DriftState::Drifted {
                 recorded,
                 is_rewritten,
@@ -266,7 +260,7 @@ impl SkillUpdater<'_> {
                 if self.only_diff {
                     return Ok(Some(self.show_difference(&candidate, &before)));
                 }
-                self.admit_candidate(asked, &candidate)?
+                self.admit_candidate(&candidate)?
             }
             // `run` handles skills that cannot be compared, so only failures to read a source are
             // left.
@@ -355,98 +349,20 @@ impl SkillUpdater<'_> {
         Ok((candidate, before))
     }
 
-    /// Admits what was read from the source as the next version of the skill, and updates the
-    /// project's lock. Returns `None` if the installed version has the same content.
-    fn admit_candidate(
-        &self,
-        asked: &DriftCheck,
-        candidate: &Candidate,
-    ) -> Result<Option<ChangedSkill>, Failure> {
+    /// Admits what was read from the source as the next version of the skill. Returns `None` if the
+    /// installed version has the same content.
+    fn admit_candidate(&self, candidate: &Candidate) -> Result<Option<ChangedSkill>, Failure> {
         let name = candidate.package.name.as_str();
         let report = admit_one(self.vault, candidate)
             .map_err(|error| admission_failure(name, &Texts::of_fetched(name, &[]), error))?;
-        if report.is_change() {
-            self.context.ui.print_line(admitted_text(&report));
-        }
-        // The lock is updated even without a change, because an earlier update may have been killed
-        // before it wrote the lock.
-        self.record_in_lock(asked, &report, candidate)?;
         if !report.is_change() {
             return Ok(None);
         }
+        self.context.ui.print_line(admitted_text(&report));
         Ok(Some(ChangedSkill::Updated {
             report: Box::new(report),
             revision: candidate.provenance.revision.clone(),
         }))
-    }
-
-    /// Updates the skill's entry in the project's vault.lock if it does not match the installed
-    /// version, as after an update that was killed before it wrote the lock.
-    fn repair_lock_entry(&self, asked: &DriftCheck) -> Result<(), Failure> {
-        let Some(mut lock) = project_lock::Lock::find_lock(self.context)? else {
-            return Ok(());
-        };
-        let CurrentSource::Fetched(upstream) = &asked.source else {
-            return Ok(());
-        };
-        let name = &asked.name;
-        let source = upstream.identifier.as_str();
-        // An entry with another source belongs to another skill of the same name.
-        let is_same = |locked: &&LockEntry| locked.name == *name && locked.source == source;
-        let Some(locked) = lock.skills.iter().find(is_same) else {
-            return Ok(());
-        };
-        let installed = project_lock::installed_content(self.vault, name)?;
-        if locked.digest == installed.0 {
-            return Ok(());
-        }
-        let agents = locked.agents.clone();
-        lock.put_entry(project_lock::entry_of_upstream(
-            name.clone(),
-            upstream,
-            installed,
-            agents,
-        ));
-        lock.write_file()
-    }
-
-    /// Updates the skill's entry in the project's vault.lock, if there is one for the same source.
-    fn record_in_lock(
-        &self,
-        asked: &DriftCheck,
-        report: &AdmitReport,
-        candidate: &Candidate,
-    ) -> Result<(), Failure> {
-        let Some(mut lock) = project_lock::Lock::find_lock(self.context)? else {
-            return Ok(());
-        };
-        let mut entries = lock.skills.iter();
-        let Some(entry) = entries.find(|locked| locked.name == report.name) else {
-            return Ok(());
-        };
-        // An entry with another source stays as it is.
-        match &asked.source {
-            CurrentSource::Fetched(upstream) if entry.source == upstream.identifier.as_str() => {
-                let agents = entry.agents.clone();
-                if let Some(locked) = project_lock::locked_entry(candidate) {
-                    lock.put_entry(LockEntry { agents, ..locked });
-                    lock.write_file()?;
-                }
-                Ok(())
-            }
-            CurrentSource::Folder(path) if entry.names_folder(lock.folder(), path) => {
-                let agents = entry.agents.clone();
-                let folder = path.to_string_lossy();
-                project_lock::lock_folder_skill(
-                    self.context,
-                    self.vault,
-                    &folder,
-                    &report.name,
-                    &agents,
-                )
-            }
-            CurrentSource::Fetched(_) | CurrentSource::Folder(_) => Ok(()),
-        }
     }
 
     /// Prints the difference between the installed files and those at the source.

@@ -4,6 +4,7 @@
 mod checks;
 pub mod dry_run;
 mod gather;
+pub mod project;
 mod report;
 
 use std::{collections::BTreeSet, path::PathBuf};
@@ -26,7 +27,7 @@ use vault_library::{
 use vault_sources::{DEFAULT_MAX_SKILLS, MAX_LISTED};
 use vault_store::clock::{Clock as _, SystemClock};
 
-use self::checks::{check_items, check_rules, name_needs_one};
+use self::checks::{check_items, check_lock_flags, check_rules, name_needs_one};
 use self::gather::{GatherResult, Gathered, SkillToAdd};
 use self::report::{AddOutcome, AddedSkills, SkillsReport, origin_line};
 use crate::{
@@ -36,7 +37,7 @@ use crate::{
     tasks::{
         admission::{self, admission_failure, require_reason, texts::Texts},
         profiles::{self, ShownLinks},
-        project_lock,
+        project_scope::ProjectScope,
     },
 };
 
@@ -55,6 +56,9 @@ with another one. --end-exception RULE judges the skill without its exception.
 question, without a terminal exit 2 with both folders. Skills that are not taken are counted, and \
 named with -v. One bad skill does not stop the others.
 
+--project adds skills to this project, and nothing of your own changes: they are recorded in \
+vault.lock, which you commit, and installed as `vault install` does. Without it, no project changes.
+
 Files that look like secrets are left out and named: .env and .env.* (but not .env.example, \
 .env.sample and .env.template), private keys, *.key and *.pem. --include FILE takes one, by its \
 path in the skill.
@@ -72,6 +76,7 @@ Examples:
   vault add https://docs.example.com --all
   vault add github:acme/plugins --plugin review-tools --all
   vault add --from-lock skills-lock.json
+  vault add github:acme/skills/pdf --project
   vault add ./draft --dry-run
   vault add ./deploy --include config/.env
   vault add ./copy --provenance github:acme/skills/code-review")]
@@ -113,25 +118,30 @@ pub struct Arguments {
     #[arg(long = "agent", value_name = "AGENT", value_parser = profiles::known_agent_id)]
     agents: Vec<AgentId>,
     /// Record this source instead of the folder, for a staged copy
-    #[arg(long, value_name = "SOURCE")]
+    #[arg(long, value_name = "SOURCE", conflicts_with = "is_project")]
     provenance: Option<ProvenanceId>,
     /// Replace a skill of the same name from another source
     #[arg(long)]
     replace: bool,
-    /// Record the skill in this project's vault.lock, and create the file if needed
-    #[arg(long, conflicts_with = "no_lock")]
+    #[command(flatten)]
+    scope: ProjectScope,
+    // Earlier versions had these two flags. They end with an error that names `--project`.
+    #[arg(long, hide = true)]
     lock: bool,
-    /// Do not record the skill in the project's vault.lock
-    #[arg(long)]
+    #[arg(long, hide = true)]
     no_lock: bool,
     /// Accept flags of this rule for exactly these files; repeatable
-    #[arg(long = "allow", value_name = "RULE")]
+    #[arg(long = "allow", value_name = "RULE", conflicts_with = "is_project")]
     allow: Vec<String>,
     /// The reason, signed with the exception
     #[arg(long, value_name = "TEXT", requires = "allow")]
     reason: Option<String>,
     /// End the exception to this rule that the installed version has; repeatable
-    #[arg(long = "end-exception", value_name = "RULE")]
+    #[arg(
+        long = "end-exception",
+        value_name = "RULE",
+        conflicts_with = "is_project"
+    )]
     end_exceptions: Vec<String>,
     /// Take this file although it looks like a secret; repeatable
     #[arg(long, value_name = "FILE")]
@@ -153,11 +163,10 @@ fn max_skills(text: &str) -> Result<usize, String> {
 }
 
 impl Arguments {
-    /// Creates the arguments that add these folders and record none of them in a project's lock.
+    /// Creates the arguments that add these folders to the vault.
     pub fn of_folders(sources: Vec<String>) -> Self {
         Self {
             sources,
-            no_lock: true,
             max_skills: DEFAULT_MAX_SKILLS,
             ..Self::default()
         }
@@ -189,7 +198,10 @@ pub fn run_with(
     if arguments.name.is_some() && arguments.sources.len() > 1 {
         return Err(name_needs_one());
     }
+    check_lock_flags(arguments)?;
     check_rules(arguments)?;
+    // Check the project before anything is fetched.
+    let project = arguments.scope.project_or_new(context)?;
     // A dry run signs no exception.
     let reason = if arguments.dry_run {
         arguments.reason.clone()
@@ -220,11 +232,19 @@ pub fn run_with(
         return Err(report.of_single(place, failure));
     }
     check_items(arguments, &items)?;
-    if arguments.dry_run {
-        let report = SkillsReport::new(context, left_out, failed_sources);
-        return dry_run::check_skills(items, report);
-    }
     let single = items.len() == 1;
+    if arguments.dry_run || project.is_some() {
+        let report = SkillsReport::new(context, left_out, failed_sources);
+        let Some(project) = project else {
+            return dry_run::check_skills(items, report, None);
+        };
+        let items = project::items_of_project(&project, items);
+        return if arguments.dry_run {
+            dry_run::check_skills(items, report, Some(&project.lock))
+        } else {
+            project::add_skills(context, project, items, report)
+        };
+    }
     let admitted = admit_items(context, arguments, items, single)?;
     let report = SkillsReport::new(context, left_out, failed_sources);
     report_added(context, report, admitted, single)
@@ -359,25 +379,21 @@ impl SkillAdder<'_> {
                 }) => {
                     let shown = &place.label;
                     let texts = Texts::of_source(shown, &source);
-                    // Remember the path for the lock entry, because `examine_candidate` consumes
-                    // the source.
-                    let folder = source.folder_path().map(|path| path.display().to_string());
                     let passed = examine_candidate(source, &options, &mut self.neighbours)
                         // Without this check, a skill would replace one of the same name from an
                         // earlier batch, which is installed by now.
                         .and_then(|candidate| self.check_unique_name(candidate))
                         .map_err(|error| admission_failure(shown, &texts, error))
                         .and_then(|candidate| {
-                            self.check_lockable(&candidate, folder.as_deref())?;
                             self.warn_of_unused_flags(&candidate)?;
                             candidates.push(candidate);
                             Ok(())
                         });
-                    (place, texts, folder, passed)
+                    (place, texts, passed)
                 }
                 Err((place, failure)) => {
                     let texts = Texts::of_folder(&place.label);
-                    (place, texts, None, Err(failure))
+                    (place, texts, Err(failure))
                 }
             });
         }
@@ -399,7 +415,7 @@ impl SkillAdder<'_> {
         // Candidates and reports are in the order of the sources that passed, so each of those
         // takes the next pair.
         let mut admitted = candidates.iter().zip(reports);
-        let outcomes = examined.into_iter().map(|(place, texts, folder, passed)| {
+        let outcomes = examined.into_iter().map(|(place, texts, passed)| {
             let mut from = None;
             let result = passed.and_then(|()| {
                 let (candidate, report) = admitted.next().ok_or_else(|| failed.clone())?;
@@ -412,7 +428,7 @@ impl SkillAdder<'_> {
                 let failed = |error| admission_failure(&place.label, &texts, error);
                 let report = report.map_err(failed)?;
                 self.admitted = true;
-                from = self.record_in_lock(candidate, folder.as_deref(), &report)?;
+                from = self.origin_line(candidate)?;
                 Ok(report)
             });
             AddOutcome {
@@ -448,24 +464,6 @@ impl SkillAdder<'_> {
         Ok(())
     }
 
-    /// Fails if the skill must be recorded in the project's `vault.lock` and its folder or address
-    /// cannot be recorded. Call it before the skill is signed.
-    fn check_lockable(&self, candidate: &Candidate, folder: Option<&str>) -> Result<(), Failure> {
-        if !self.arguments.lock {
-            return Ok(());
-        }
-        let Some(folder) = folder else {
-            return project_lock::check_lockable_source(self.context, candidate);
-        };
-        project_lock::folder_in_project(self.context, folder)?;
-        if !candidate.copied_links.is_empty() {
-            let text = "vault.lock cannot name a folder whose links were taken as copies";
-            return Err(fail!(Usage, "{text}")
-                .hint("leave out --lock, or put the files in the place of the links"));
-        }
-        Ok(())
-    }
-
     /// Asks on a terminal whether a skill may replace the installed one, which has the same name
     /// and another source. If so, admits it. Returns `taken` if the answer is no, without a
     /// terminal, and after an interrupted question.
@@ -498,32 +496,14 @@ impl SkillAdder<'_> {
         }
     }
 
-    /// Records an admitted skill in the project's `vault.lock`, if the flags say so. For a fetched
-    /// skill, returns a line about its source and signer.
-    fn record_in_lock(
-        &self,
-        candidate: &Candidate,
-        folder: Option<&str>,
-        report: &AdmitReport,
-    ) -> Result<Option<String>, Failure> {
-        let Some(vault) = &self.vault else {
+    /// Returns a line about the source and signer of a fetched skill; `None` for a local folder.
+    fn origin_line(&self, candidate: &Candidate) -> Result<Option<String>, Failure> {
+        let Some(vault) = self.vault.as_ref().filter(|_| candidate.upstream.is_some()) else {
             return Ok(None);
         };
-        let (context, arguments) = (self.context, self.arguments);
-        if let Some(folder) = folder {
-            // A lock can only name folders inside its project. Most added folders are elsewhere, so
-            // record them only with `--lock`.
-            if arguments.lock {
-                let agents = &arguments.agents;
-                project_lock::lock_folder_skill(context, vault, folder, &report.name, agents)?;
-            }
-            return Ok(None);
-        }
-        if !arguments.no_lock {
-            project_lock::lock_fetched_skill(context, candidate, arguments.lock)?;
-        }
-        let fingerprint = KeyFingerprint::publisher(&vault.release_key()?).to_string();
-        Ok(Some(origin_line(candidate, &fingerprint)))
+        let fingerprint = KeyFingerprint::publisher(&vault.release_key()?);
+        let line = origin_line(candidate);
+        Ok(Some(format!("{line}, signed by this vault: {fingerprint}")))
     }
 }
 

@@ -1,36 +1,22 @@
 //! `vault install`: installs the skills of a project exactly as its `vault.lock` records them.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use vault_format::{hash::Digest, name::SkillName};
-use vault_library::{
-    Vault,
-    admit::{
-        self, AdmitReport, Candidate, Neighbours, Options, examine_candidate,
-        project::install_for_project,
-    },
-    agents::{ProjectLinks, link_project},
-    project::{self, ProjectFolder},
-};
-use vault_shelf::fetch::{FetchedSkill, Upstream};
-use vault_sources::{BadSource, ChoiceError, Part, Source, git_commit};
-use vault_store::clock::{Clock as _, SystemClock};
+use vault_format::name::SkillName;
+use vault_library::{admit::AdmitReport, agents::ProjectLinks};
 
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, DIM, Report, TICK, clean, count, join},
+    output::{DIM, Report, count, either, join},
     tasks::{
-        admission::{
-            admission_failure, admitted_text,
-            outcomes::{FailedSkill, Outcomes},
-            texts::Texts,
-        },
-        fetch::{self, Fetching},
-        project_lock::{self, Lock, LockEntry},
+        admission::outcomes::{FailedSkill, Outcomes},
+        fetch,
+        project_install::{ProjectInstaller, Wanted},
+        project_scope::LockedProject,
     },
 };
 
@@ -59,9 +45,12 @@ pub struct Arguments {
     /// Update the lock to what the sources have now
     #[arg(long, conflicts_with = "frozen")]
     update: bool,
-    /// The project [default: the folder of the nearest vault.lock]
-    #[arg(long, value_name = "PATH")]
-    project: Option<PathBuf>,
+    /// The project's folder [default: that of the nearest vault.lock]
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
+    // Accepted because the other commands for projects need it; this one has no other scope.
+    #[arg(long = "project", hide = true)]
+    _project: bool,
 }
 
 /// The skills of a project after `vault install`.
@@ -79,8 +68,8 @@ pub struct Installation {
 
 /// Installs the skills in the project's lock.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let mut lock = Lock::of_project(context, arguments.project.as_deref())?;
-    let folder = lock.project_folder(context)?;
+    let project = LockedProject::read_project(context, arguments.root.as_deref())?;
+    let LockedProject { mut lock, folder } = project;
     // Check this before the first request: reviewers read the source of an entry, but vault fetches
     // its address.
     lock.check_addresses(&fetch::parse_options(context)?)?;
@@ -94,39 +83,31 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 .hint("run vault install without --frozen, and commit the lock"),
         );
     }
-    let mut install = ProjectInstaller {
-        context,
-        vault: context.existing_vault()?,
-        folder,
-        fetching: None,
-        strict: context.is_strict()?,
-        update: arguments.update,
-    };
+    let mut install = ProjectInstaller::new(context, folder)?;
+    let wanted = either(arguments.update, Wanted::Current, Wanted::Locked);
     let mut outcomes = Outcomes::new(context);
     let mut is_changed = false;
     // A copy, because the loop replaces entries of the lock.
     for locked in lock.skills.clone() {
-        let result = install.install_skill(&locked).map(|(outcome, settled)| {
-            if let Some(entry) = settled.filter(|entry| *entry != locked) {
-                is_changed = true;
-                lock.put_entry(entry);
-            }
-            outcome
-        });
+        let result = install
+            .install_entry(&locked, wanted)
+            .map(|(outcome, settled)| {
+                if let Some(entry) = settled.filter(|entry| *entry != locked) {
+                    is_changed = true;
+                    lock.put_entry(entry);
+                }
+                outcome
+            });
         outcomes.record_result(&locked.name, result);
     }
     // Write the lock even if some skills failed, so that the next run need not resolve the others
     // again.
     if is_changed {
-        lock.write_file()?;
-        context
-            .ui
-            .note(format!("Recorded in {}", lock.path.display()));
+        lock.record(context)?;
     }
     // Pass all names of the lock, because links of other names are removed. A skill that failed
     // keeps the link to its earlier version.
-    let names = lock.skills.iter().map(|locked| locked.name.clone());
-    let links = install.link_skills(&names.collect())?;
+    let links = install.link_skills(&lock.names())?;
     let (done, unchanged) = (outcomes.done.len(), outcomes.unchanged.len());
     let done = count(done, "skill");
     let text = format!("{DIM}{done} installed, {unchanged} unchanged{DIM:#}");
@@ -137,269 +118,4 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         links,
     })?;
     Ok(Report::view(view, text))
-}
-
-struct ProjectInstaller<'a> {
-    context: &'a Context,
-    vault: Option<Vault>,
-    folder: ProjectFolder,
-    fetching: Option<Fetching>,
-    strict: bool,
-    update: bool,
-}
-
-impl ProjectInstaller<'_> {
-    /// Installs one skill. The report is `None` if the locked content was installed already. Also
-    /// returns the new lock entry, if the entry had no digest or `--update` is set.
-    fn install_skill(
-        &mut self,
-        locked: &LockEntry,
-    ) -> Result<(Option<AdmitReport>, Option<LockEntry>), Failure> {
-        let resolves = locked.digest.is_none() || self.update;
-        if let (Some(digest), false) = (&locked.digest, resolves)
-            && self.installed_digest(&locked.name)?.as_ref() == Some(digest)
-        {
-            return Ok((None, None));
-        }
-        let candidate = self.examine_entry(locked)?;
-        let digest_now = project_lock::candidate_digest(&candidate);
-        // Check the digest before anything is stored: only the locked bytes may be installed,
-        // whatever the source serves now.
-        if let (Some(digest), false) = (&locked.digest, resolves) {
-            check_digest(digest, &digest_now, &candidate)?;
-        }
-        // Create the vault only after a skill has passed the gate, so that a rejected lock leaves
-        // no vault behind.
-        let vault = match &mut self.vault {
-            Some(vault) if !vault.only_holds_links()? => vault,
-            none => none.insert(self.context.vault_or_new()?),
-        };
-        let name = locked.name.as_str();
-        let report = install_for_project(vault, &self.folder, &candidate)
-            .map_err(|error| admission_failure(name, &Texts::of_fetched(name, &[]), error))?;
-        let settled = resolves.then(|| {
-            // A folder of the project has no upstream. Its entry only gets the digest.
-            let entry = project_lock::locked_entry(&candidate).unwrap_or_else(|| LockEntry {
-                digest: Some(digest_now),
-                ..locked.clone()
-            });
-            LockEntry {
-                agents: locked.agents.clone(),
-                ..entry
-            }
-        });
-        if !report.is_change() {
-            return Ok((None, settled));
-        }
-        self.context.ui.print_line(admitted_text(&report));
-        Ok((Some(report), settled))
-    }
-
-    /// Returns the content digest of the project's installed skill of this name, if it is intact.
-    fn installed_digest(&self, name: &SkillName) -> Result<Option<Digest>, Failure> {
-        let Some(vault) = &self.vault else {
-            return Ok(None);
-        };
-        let project = project::find_project(vault, &self.folder)?;
-        let read = project.and_then(|project| project.read_skill(vault, name));
-        // A damaged skill counts as missing, so that `vault install` repairs it.
-        Ok(read
-            .and_then(Result::ok)
-            .as_ref()
-            .map(project_lock::digest_of_installed))
-    }
-
-    /// Links the skills of the lock in the project's folders, and removes links and skills that the
-    /// lock no longer names.
-    fn link_skills(&self, names: &BTreeSet<SkillName>) -> Result<ProjectLinks, Failure> {
-        let context = self.context;
-        let Some(vault) = &self.vault else {
-            return Ok(ProjectLinks::default());
-        };
-        // In remote mode, the user's agents are not on this machine.
-        let is_remote = context.settings()?.text("VAULT_MODE") == Some("remote");
-        let machine = context
-            .process
-            .describe_machine(None)
-            .filter(|_| !is_remote);
-        let links = link_project(vault, &self.folder, names, machine.as_ref())?;
-        for name in &links.removed {
-            let line = format!("{TICK} removed {BOLD}{name}{BOLD:#}");
-            context.ui.print_line(line);
-        }
-        for path in &links.refused {
-            let path = clean(&path.display().to_string(), 400);
-            let text =
-                format!("{path} is a symbolic link or not a folder, so no skill was linked there");
-            let hint =
-                "agents find the skills in .vault/skills; make it a plain folder of the project";
-            context.ui.warn_with("project_folder_refused", text, hint);
-        }
-        for path in &links.foreign {
-            let path = clean(&path.display().to_string(), 400);
-            let text = format!("{path} already exists and was left unchanged");
-            let hint = "agents see it instead of the project's skill; move it away, then run vault install";
-            context.ui.warn_with("foreign_skill", text, hint);
-        }
-        Ok(links)
-    }
-
-    /// Reads or fetches the skill of a lock entry, and runs the gate on it.
-    fn examine_entry(&mut self, locked: &LockEntry) -> Result<Candidate, Failure> {
-        let (label, source) = match locked.source.strip_prefix("./") {
-            Some(inner) => {
-                // A lock comes with a repository, whose author must not make vault read folders
-                // outside the project.
-                if inner.starts_with('/') || inner.split('/').any(|part| part == "..") {
-                    let source = clean(&locked.source, 200);
-                    return Err(fail!(LockOutside, "{source} is outside the project"));
-                }
-                let source = admit::Source::InProject {
-                    project: self.folder.clone(),
-                    path: inner.to_owned(),
-                };
-                let shown = self.folder.path().join(inner).display().to_string();
-                (shown, source)
-            }
-            None => {
-                let fetched = Box::new(self.fetch_entry(locked)?);
-                (clean(&locked.source, 200), admit::Source::Fetched(fetched))
-            }
-        };
-        let texts = Texts::of_source(&label, &source);
-        let options = Options {
-            name: Some(locked.name.clone()),
-            agents: locked.agents.clone(),
-            include: locked.include.clone(),
-            strict: self.strict,
-            ..Options::default()
-        };
-        let mut neighbours = Neighbours::new(self.vault.as_ref(), SystemClock.now());
-        let candidate = examine_candidate(source, &options, &mut neighbours)
-            .map_err(|error| admission_failure(&label, &texts, error))?;
-        texts.warn_about_findings(self.context, &candidate.package.findings);
-        Ok(candidate)
-    }
-
-    /// Fetches exactly the locked content. If the entry has no digest, or should be updated,
-    /// fetches what its source has now.
-    fn fetch_entry(&mut self, locked: &LockEntry) -> Result<FetchedSkill, Failure> {
-        let context = self.context;
-        context.require_network()?;
-        let fetching = match &mut self.fetching {
-            Some(fetching) => fetching,
-            // Do not use [`Fetching::new`]: the author of the repository wrote these sources, and
-            // must not make this machine contact services on loopback.
-            none => none.insert(Fetching::for_project(context)?),
-        };
-        let update = self.update;
-        let bar = context
-            .ui
-            .start_spinner(format!("Fetching {}", locked.name));
-        let fetched = context.block_on(async {
-            let Some(upstream) = locked.upstream() else {
-                return fetch_current(fetching, locked).await;
-            };
-            // A branch may have moved since the lock was written, so request the recorded commit or
-            // version.
-            let requested = if update {
-                upstream.clone()
-            } else {
-                at_revision(&upstream)
-            };
-            let request = fetching
-                .fetcher
-                .fetch_recorded(&requested, &fetching.policy);
-            let mut skill = request
-                .await
-                .map_err(|error| fetch::fetch_failure(&error))?;
-            // Record the branch or tag of the lock entry, and not the exact revision that was
-            // requested, so that later updates follow the branch.
-            skill.upstream.reference.clone_from(&upstream.reference);
-            Ok(skill)
-        });
-        drop(bar);
-        fetched
-    }
-}
-
-/// Fetches what the source has now, for a lock entry without a digest.
-async fn fetch_current(fetching: &Fetching, locked: &LockEntry) -> Result<FetchedSkill, Failure> {
-    // In a lock file, `owner/repository` is always a repository, because folders of the project
-    // start with `./`.
-    let source = Source::parse(&locked.source, &fetching.options, &|_| false)
-        .or_else(BadSource::accept_shorthand)
-        .map_err(|bad| fetch::bad_source(&bad))?;
-    // In a lock, `.` is the root of an archive.
-    let path = locked.path.as_deref().filter(|path| *path != ".");
-    let (source, path) = fetch::refine_source(source, path, locked.reference.as_deref())?;
-    let failed = |error: vault_sources::FetchError| fetch::fetch_failure(&error);
-    let (fetcher, policy, name) = (&fetching.fetcher, &fetching.policy, locked.name.as_str());
-    let opened = fetcher
-        .open_part(&source, Part { path, plugin: None }, policy)
-        .await
-        .map_err(failed)?;
-    let listing = &opened.listing;
-    let names_folder = path.is_some()
-        || matches!(&source, Source::Git(git) if git.path.is_some() || !git.tail.is_empty());
-    let names_skill = match &source {
-        Source::ClawHub { .. } | Source::Registry { .. } | Source::SkillMd(_) => true,
-        Source::WellKnown { skill, .. } => skill.is_some(),
-        _ => false,
-    };
-    let found = match (listing.find_skill(name), listing.default_skill()) {
-        // The entry may name the skill differently than its source does. Then accept the only skill
-        // if the entry names its folder or the skill itself; otherwise it could be another skill.
-        (Err(ChoiceError::Unknown(_)), Some(found))
-            if names_folder
-                || listing.skills.len() == 1 && (names_skill || found.folder.is_empty()) =>
-        {
-            Ok(found)
-        }
-        (found, _) => found,
-    };
-    let found =
-        found.map_err(|error| fetch::choice_failure(&source.display_name(), listing, &error))?;
-    fetcher
-        .take_skill(&opened, found, policy)
-        .await
-        .map_err(failed)
-}
-
-/// Returns the upstream with the recorded revision as its reference, if the source can serve
-/// revisions: Git serves commits, a registry serves versions.
-fn at_revision(upstream: &Upstream) -> Upstream {
-    let exact = upstream.revision.clone().filter(|revision| {
-        git_commit(revision)
-            || upstream.identifier.as_str().starts_with("registry:")
-                && !revision.starts_with("sha256:")
-    });
-    Upstream {
-        reference: exact.or_else(|| upstream.reference.clone()),
-        ..upstream.clone()
-    }
-}
-
-fn check_digest(wanted: &Digest, found: &Digest, candidate: &Candidate) -> Result<(), Failure> {
-    if wanted == found {
-        return Ok(());
-    }
-    let left_out = &candidate.secrets.left_out;
-    // Files that look like secrets were left out of this digest. They are the likely reason for the
-    // difference, so name them.
-    if !left_out.is_empty() {
-        let files = clean(&left_out.join(", "), 400);
-        return Err(fail!(
-            LockDigest,
-            "without the files that look like secrets ({files}), the source differs from the lock"
-        )
-        .hint(
-            "nothing was installed; to take such a file, name it under `include` in vault.lock",
-        ));
-    }
-    Err(fail!(
-        LockDigest,
-        "the source differs from the lock (sha256 {found}, not {wanted})"
-    )
-    .hint("nothing was installed; if the change is intended: vault install --update"))
 }

@@ -1,5 +1,7 @@
 //! `vault remove`: removes skills from the vault and from the agents' folders.
 
+pub mod project;
+
 use std::path::PathBuf;
 
 use clap::Args;
@@ -20,7 +22,7 @@ use crate::{
     errors::Failure,
     lookup::{find_own, installed_names},
     output::{BOLD, DIM, Report, TICK, Warning, clean, either, nearest_name},
-    tasks::profiles,
+    tasks::{profiles, project_scope::ProjectScope},
 };
 
 /// The arguments of `vault remove`.
@@ -31,23 +33,34 @@ The next sync publishes a release without it. A name that is not installed is re
 an error. A skill of a linked vault is hidden with `vault disable`, left out with `vault cloud pull \
 --skill`, or removed with its whole vault: `vault unlink`.
 
+--project removes skills from this project: from its vault.lock, its .vault/skills and the agents' \
+folders in it.
+
 Examples:
   vault remove code-review
   vault remove old-one older-one --json
   vault remove code-review --link claude-code=/srv/agent/skills
+  vault remove code-review --project
   vault remove leaked --withdraw \"contains a key\"")]
 pub struct Arguments {
     /// The skills
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
+    #[command(flatten)]
+    scope: ProjectScope,
     /// Also make machines uninstall exactly these files, for this reason
-    #[arg(long, value_name = "REASON")]
+    #[arg(long, value_name = "REASON", conflicts_with = "is_project")]
     withdraw: Option<String>,
     /// Change only folders that the vault links into; do not search for other agents
-    #[arg(long)]
+    #[arg(long, conflicts_with = "is_project")]
     no_discover: bool,
     /// Also remove links from this folder of an agent; repeatable
-    #[arg(long = "link", value_name = "AGENT=PATH", value_parser = profiles::parse_link)]
+    #[arg(
+        long = "link",
+        value_name = "AGENT=PATH",
+        value_parser = profiles::parse_link,
+        conflicts_with = "is_project"
+    )]
     links: Vec<(AgentId, PathBuf)>,
 }
 
@@ -66,6 +79,9 @@ pub struct Removal {
 
 /// Removes skills that this vault itself signs, and warns of names that are not installed.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    if let Some(project) = arguments.scope.existing_project(context)? {
+        return project::remove_skills(context, project, &arguments.names);
+    }
     let vault = context.existing_vault()?;
     // Read the names before the removal, for the suggestions about misspelt names.
     let installed = vault
@@ -92,13 +108,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let profiles = vault.and_then(|vault| profiles::refresh_links(context, &vault));
     for name in &report.unknown {
         let text = format!("`{}` is not installed", clean(name, 64));
-        let near = nearest_name(name, installed.iter().map(String::as_str));
-        context.ui.warn(Warning {
-            hint: near
-                .filter(|near| *near != name)
-                .map(|near| format!("did you mean `{near}`?")),
-            ..Warning::new("not_installed", text)
-        });
+        warn_of_unknown(context, text, name, installed.iter().map(String::as_str));
     }
     let note = either(
         arguments.withdraw.is_some(),
@@ -121,6 +131,20 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         unlinked: UnlinkedFolder::from_removal(report.unlinked),
     };
     Ok(Report::view(view, lines.join("\n")))
+}
+
+/// Warns of a name that names no skill, and suggests the nearest of the names that do.
+fn warn_of_unknown<'n>(
+    context: &Context,
+    text: String,
+    name: &str,
+    known: impl Iterator<Item = &'n str>,
+) {
+    let near = nearest_name(name, known).filter(|near| *near != name);
+    context.ui.warn(Warning {
+        hint: near.map(|near| format!("did you mean `{near}`?")),
+        ..Warning::new("not_installed", text)
+    });
 }
 
 /// Returns the names without the prefix `local/` (this vault). Fails if a name means a skill of a

@@ -12,6 +12,22 @@ pub fn name_needs_one() -> Failure {
     fail!(NameNeedsOneSkill, "--name needs exactly one skill")
 }
 
+/// Fails if one of the flags is given that earlier versions had in place of `--project`.
+pub fn check_lock_flags(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.lock {
+        let text = "--lock is now --project";
+        return Err(fail!(Usage, "{text}").hint(
+            "vault add <source> --project adds the skill to this project, and to nothing of your own",
+        ));
+    }
+    if arguments.no_lock {
+        let text = "--no-lock is no longer needed";
+        return Err(fail!(Usage, "{text}")
+            .hint("leave it out: only vault add --project writes to vault.lock"));
+    }
+    Ok(())
+}
+
 /// Fails if a flag names an unknown rule.
 pub fn check_rules(arguments: &Arguments) -> Result<(), Failure> {
     // Reject a misspelt rule before anything is fetched, because it would accept nothing.

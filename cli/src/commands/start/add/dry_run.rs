@@ -16,6 +16,7 @@ use vault_library::{
 use vault_store::clock::{Clock as _, SystemClock};
 
 use super::gather::{GatherResult, SkillToAdd};
+use super::project;
 use super::report::{LeftOutSkill, SkillsReport, code_of_several, failed_part};
 use crate::{
     context::Context,
@@ -24,6 +25,7 @@ use crate::{
     tasks::{
         admission::{admission_failure, allow_hint, outcomes::FailedSkill, texts::Texts},
         audit_report::audited_skill,
+        project_lock::{Lock, LockEntry},
     },
 };
 
@@ -108,9 +110,11 @@ impl ContextCost {
 }
 
 /// Scans the skills, predicts the effect of adding each, and creates the report. Creates no vault.
+/// With `lock`, they would be added to its project.
 pub fn check_skills(
     items: Vec<GatherResult<SkillToAdd>>,
     report: SkillsReport<'_>,
+    lock: Option<&Lock>,
 ) -> Result<Report, Failure> {
     let context = report.context;
     let single = items.len() == 1;
@@ -118,6 +122,7 @@ pub fn check_skills(
     let mut judge = SkillJudge {
         context,
         vault: vault.as_ref(),
+        lock,
         neighbours: Neighbours::new(vault.as_ref(), SystemClock.now()),
         names: BTreeSet::new(),
         lines: Vec::new(),
@@ -171,6 +176,7 @@ pub fn check_skills(
 struct SkillJudge<'a> {
     context: &'a Context,
     vault: Option<&'a Vault>,
+    lock: Option<&'a Lock>,
     neighbours: Neighbours<'a>,
     /// The names of the skills that passed the gate.
     names: BTreeSet<SkillName>,
@@ -185,6 +191,7 @@ impl SkillJudge<'_> {
         let place = item.place;
         let texts = Texts::of_source(&place.label, &item.source);
         let (label, source) = (clean(&place.label, 200), place.label.clone());
+        let folder = project::folder_inside(&item.source);
         // Include the preview: a skill can pass the gate and still be rejected, for example because
         // its name belongs to a skill from another source.
         let examined = examine_candidate(item.source, &item.options, &mut self.neighbours)
@@ -193,9 +200,22 @@ impl SkillJudge<'_> {
                 if !self.names.insert(name.clone()) {
                     return Err(AdmitError::Twice(name.clone()));
                 }
-                let admission = predict_admission(self.vault, &candidate)?;
+                // The lock of a project, not the vault, says what it has.
+                let admission = match self.lock {
+                    Some(_) => Admission::Added,
+                    None => predict_admission(self.vault, &candidate)?,
+                };
                 Ok((candidate, admission))
             });
+        let examined = match (examined, self.lock) {
+            (Ok((mut candidate, _)), Some(lock)) => {
+                match project::entry_for(context, lock, &mut candidate, folder) {
+                    Ok(entry) => Ok((candidate, predict_locked(lock, &entry))),
+                    Err(failure) => return Err((place, failure)),
+                }
+            }
+            (examined, _) => examined,
+        };
         match examined {
             Ok((candidate, admission)) => {
                 let package = &candidate.package;
@@ -238,6 +258,15 @@ impl SkillJudge<'_> {
                 Err((place, failure))
             }
         }
+    }
+}
+
+/// Predicts the effect of a new lock entry.
+fn predict_locked(lock: &Lock, entry: &LockEntry) -> Admission {
+    match lock.find_entry(&entry.name) {
+        None => Admission::Added,
+        Some(locked) if locked.digest == entry.digest => Admission::Unchanged,
+        Some(_) => Admission::Updated,
     }
 }
 

@@ -254,9 +254,8 @@ pub fn code_of_several(failed: Vec<FailureCode>, is_any_added: bool) -> Option<F
     })
 }
 
-/// Formats the source of a fetched skill, its signer there, and the key of this vault that signed
-/// it.
-pub fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
+/// Formats the source of a fetched skill and its signer there.
+pub fn origin_line(candidate: &Candidate) -> String {
     let at =
         candidate.provenance.revision.as_deref().map_or_else(
             String::new,
@@ -273,5 +272,5 @@ pub fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
         format!(", signed there by {signer} (pinned)")
     });
     let source = clean(candidate.provenance.identifier.as_str(), 200);
-    format!("  from {source}{at}{there}, signed by this vault: {fingerprint}")
+    format!("  from {source}{at}{there}")
 }

@@ -1,0 +1,328 @@
+//! Installs single skills for a project as `vault.lock` names them, and links them in its folders.
+
+use std::collections::BTreeSet;
+
+use vault_format::{hash::Digest, name::SkillName};
+use vault_library::{
+    Vault,
+    admit::{
+        self, AdmitReport, Candidate, Neighbours, Options, examine_candidate,
+        project::install_for_project,
+    },
+    agents::{ProjectLinks, link_project},
+    project::{self, ProjectFolder},
+};
+use vault_shelf::fetch::{FetchedSkill, Upstream};
+use vault_sources::{BadSource, ChoiceError, Part, Source, git_commit};
+use vault_store::clock::{Clock as _, SystemClock};
+
+use crate::{
+    context::Context,
+    errors::Failure,
+    output::{BOLD, TICK, clean},
+    tasks::{
+        admission::{admission_failure, admitted_text, texts::Texts},
+        fetch::{self, Fetching},
+        project_lock::{self, LockEntry},
+    },
+};
+
+/// The content of a skill that is to be installed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Wanted {
+    /// The content that the entry of the lock names; that of its source if it names none.
+    Locked,
+    /// The content that its source has now.
+    Current,
+}
+
+/// Installs skills for one project.
+pub struct ProjectInstaller<'a> {
+    context: &'a Context,
+    /// The vault that stores the bytes; `None` until a skill passes the gate, if there is none yet.
+    vault: Option<Vault>,
+    folder: ProjectFolder,
+    fetching: Option<Fetching>,
+    strict: bool,
+}
+
+impl<'a> ProjectInstaller<'a> {
+    /// Opens the vault if it exists; never creates one.
+    pub fn new(context: &'a Context, folder: ProjectFolder) -> Result<Self, Failure> {
+        Ok(Self {
+            context,
+            vault: context.existing_vault()?,
+            folder,
+            fetching: None,
+            strict: context.is_strict()?,
+        })
+    }
+
+    /// The installed skills that new ones are compared with.
+    pub fn neighbours(&self) -> Neighbours<'_> {
+        Neighbours::new(self.vault.as_ref(), SystemClock.now())
+    }
+
+    /// Installs the skill of a lock entry. The report is `None` if that content was installed
+    /// already. Also returns the new lock entry, if the entry had no digest or the current content
+    /// is wanted.
+    pub fn install_entry(
+        &mut self,
+        locked: &LockEntry,
+        wanted: Wanted,
+    ) -> Result<(Option<AdmitReport>, Option<LockEntry>), Failure> {
+        let resolves = locked.digest.is_none() || wanted == Wanted::Current;
+        if let (Some(digest), false) = (&locked.digest, resolves)
+            && self.installed_digest(&locked.name)?.as_ref() == Some(digest)
+        {
+            return Ok((None, None));
+        }
+        let candidate = self.examine_entry(locked, wanted)?;
+        let digest_now = project_lock::candidate_digest(&candidate);
+        // Check the digest before anything is stored: only the locked bytes may be installed,
+        // whatever the source serves now.
+        if let (Some(digest), false) = (&locked.digest, resolves) {
+            check_digest(digest, &digest_now, &candidate)?;
+        }
+        let report = self.install_candidate(&candidate)?;
+        let settled = resolves.then(|| {
+            // A folder of the project has no upstream. Its entry only gets the digest.
+            let entry = project_lock::locked_entry(&candidate).unwrap_or_else(|| LockEntry {
+                digest: Some(digest_now),
+                ..locked.clone()
+            });
+            LockEntry {
+                agents: locked.agents.clone(),
+                unknown: locked.unknown.clone(),
+                ..entry
+            }
+        });
+        if !report.is_change() {
+            return Ok((None, settled));
+        }
+        self.context.ui.print_line(admitted_text(&report));
+        Ok((Some(report), settled))
+    }
+
+    /// Installs a skill that passed the gate.
+    pub fn install_candidate(&mut self, candidate: &Candidate) -> Result<AdmitReport, Failure> {
+        // Create the vault only after a skill has passed the gate, so that a rejected lock leaves no
+        // vault behind. A project needs none of the user's keys, so create none.
+        let vault = match &mut self.vault {
+            Some(vault) => vault,
+            none => none.insert(self.context.vault_for_links()?),
+        };
+        let name = candidate.package.name.as_str();
+        install_for_project(vault, &self.folder, candidate)
+            .map_err(|error| admission_failure(name, &Texts::of_fetched(name, &[]), error))
+    }
+
+    /// Returns the content digest of the project's installed skill of this name, if it is intact.
+    pub fn installed_digest(&self, name: &SkillName) -> Result<Option<Digest>, Failure> {
+        let Some(vault) = &self.vault else {
+            return Ok(None);
+        };
+        let project = project::find_project(vault, &self.folder)?;
+        let read = project.and_then(|project| project.read_skill(vault, name));
+        // A damaged skill counts as missing, so that `vault install` repairs it.
+        Ok(read
+            .and_then(Result::ok)
+            .as_ref()
+            .map(project_lock::digest_of_installed))
+    }
+
+    /// Links the skills of the lock in the project's folders, and removes links and skills that the
+    /// lock no longer names.
+    pub fn link_skills(&self, names: &BTreeSet<SkillName>) -> Result<ProjectLinks, Failure> {
+        let context = self.context;
+        let Some(vault) = &self.vault else {
+            return Ok(ProjectLinks::default());
+        };
+        // In remote mode, the user's agents are not on this machine.
+        let is_remote = context.settings()?.text("VAULT_MODE") == Some("remote");
+        let machine = context
+            .process
+            .describe_machine(None)
+            .filter(|_| !is_remote);
+        let links = link_project(vault, &self.folder, names, machine.as_ref())?;
+        for name in &links.removed {
+            let line = format!("{TICK} removed {BOLD}{name}{BOLD:#}");
+            context.ui.print_line(line);
+        }
+        for path in &links.refused {
+            let path = clean(&path.display().to_string(), 400);
+            let text =
+                format!("{path} is a symbolic link or not a folder, so no skill was linked there");
+            let hint =
+                "agents find the skills in .vault/skills; make it a plain folder of the project";
+            context.ui.warn_with("project_folder_refused", text, hint);
+        }
+        for path in &links.foreign {
+            let path = clean(&path.display().to_string(), 400);
+            let text = format!("{path} already exists and was left unchanged");
+            let hint = "agents see it instead of the project's skill; move it away, then run vault install";
+            context.ui.warn_with("foreign_skill", text, hint);
+        }
+        Ok(links)
+    }
+
+    /// Reads or fetches the skill of a lock entry, and runs the gate on it.
+    pub fn examine_entry(
+        &mut self,
+        locked: &LockEntry,
+        wanted: Wanted,
+    ) -> Result<Candidate, Failure> {
+        let (label, source) = match locked.source.strip_prefix("./") {
+            Some(inner) => {
+                // A lock comes with a repository, whose author must not make vault read folders
+                // outside the project.
+                if inner.starts_with('/') || inner.split('/').any(|part| part == "..") {
+                    let source = clean(&locked.source, 200);
+                    return Err(fail!(LockOutside, "{source} is outside the project"));
+                }
+                let source = admit::Source::InProject {
+                    project: self.folder.clone(),
+                    path: inner.to_owned(),
+                };
+                let shown = self.folder.path().join(inner).display().to_string();
+                (shown, source)
+            }
+            None => {
+                let fetched = Box::new(self.fetch_entry(locked, wanted)?);
+                (clean(&locked.source, 200), admit::Source::Fetched(fetched))
+            }
+        };
+        let texts = Texts::of_source(&label, &source);
+        let options = Options {
+            name: Some(locked.name.clone()),
+            agents: locked.agents.clone(),
+            include: locked.include.clone(),
+            strict: self.strict,
+            ..Options::default()
+        };
+        let candidate = examine_candidate(source, &options, &mut self.neighbours())
+            .map_err(|error| admission_failure(&label, &texts, error))?;
+        texts.warn_about_findings(self.context, &candidate.package.findings);
+        Ok(candidate)
+    }
+
+    /// Fetches exactly the locked content. If the entry has no digest, or the current
+    /// content is wanted, fetches what its source has now.
+    fn fetch_entry(&mut self, locked: &LockEntry, wanted: Wanted) -> Result<FetchedSkill, Failure> {
+        let context = self.context;
+        context.require_network()?;
+        let fetching = match &mut self.fetching {
+            Some(fetching) => fetching,
+            // Do not use [`Fetching::new`]: the author of the repository wrote these sources, and
+            // must not make this machine contact services on loopback.
+            none => none.insert(Fetching::for_project(context)?),
+        };
+        let bar = context
+            .ui
+            .start_spinner(format!("Fetching {}", locked.name));
+        let fetched = context.block_on(async {
+            let Some(upstream) = locked.upstream() else {
+                return fetch_current(fetching, locked).await;
+            };
+            // A branch may have moved since the lock was written, so request the recorded commit or
+            // version.
+            let requested = match wanted {
+                Wanted::Current => upstream.clone(),
+                Wanted::Locked => at_revision(&upstream),
+            };
+            let request = fetching
+                .fetcher
+                .fetch_recorded(&requested, &fetching.policy);
+            let mut skill = request
+                .await
+                .map_err(|error| fetch::fetch_failure(&error))?;
+            // Record the branch or tag of the lock entry, and not the exact revision that was
+            // requested, so that later updates follow the branch.
+            skill.upstream.reference.clone_from(&upstream.reference);
+            Ok(skill)
+        });
+        drop(bar);
+        fetched
+    }
+}
+
+/// Fetches what the source has now, for a lock entry without a digest.
+async fn fetch_current(fetching: &Fetching, locked: &LockEntry) -> Result<FetchedSkill, Failure> {
+    // In a lock file, `owner/repository` is always a repository, because folders of the project
+    // start with `./`.
+    let source = Source::parse(&locked.source, &fetching.options, &|_| false)
+        .or_else(BadSource::accept_shorthand)
+        .map_err(|bad| fetch::bad_source(&bad))?;
+    // In a lock, `.` is the root of an archive.
+    let path = locked.path.as_deref().filter(|path| *path != ".");
+    let (source, path) = fetch::refine_source(source, path, locked.reference.as_deref())?;
+    let failed = |error: vault_sources::FetchError| fetch::fetch_failure(&error);
+    let (fetcher, policy, name) = (&fetching.fetcher, &fetching.policy, locked.name.as_str());
+    let opened = fetcher
+        .open_part(&source, Part { path, plugin: None }, policy)
+        .await
+        .map_err(failed)?;
+    let listing = &opened.listing;
+    let names_folder = path.is_some()
+        || matches!(&source, Source::Git(git) if git.path.is_some() || !git.tail.is_empty());
+    let names_skill = match &source {
+        Source::ClawHub { .. } | Source::Registry { .. } | Source::SkillMd(_) => true,
+        Source::WellKnown { skill, .. } => skill.is_some(),
+        _ => false,
+    };
+    let found = match (listing.find_skill(name), listing.default_skill()) {
+        // The entry may name the skill differently than its source does. Then accept the only skill
+        // if the entry names its folder or the skill itself; otherwise it could be another skill.
+        (Err(ChoiceError::Unknown(_)), Some(found))
+            if names_folder
+                || listing.skills.len() == 1 && (names_skill || found.folder.is_empty()) =>
+        {
+            Ok(found)
+        }
+        (found, _) => found,
+    };
+    let found =
+        found.map_err(|error| fetch::choice_failure(&source.display_name(), listing, &error))?;
+    fetcher
+        .take_skill(&opened, found, policy)
+        .await
+        .map_err(failed)
+}
+
+/// Returns the upstream with the recorded revision as its reference, if the source can serve
+/// revisions: Git serves commits, a registry serves versions.
+fn at_revision(upstream: &Upstream) -> Upstream {
+    let exact = upstream.revision.clone().filter(|revision| {
+        git_commit(revision)
+            || upstream.identifier.as_str().starts_with("registry:")
+                && !revision.starts_with("sha256:")
+    });
+    Upstream {
+        reference: exact.or_else(|| upstream.reference.clone()),
+        ..upstream.clone()
+    }
+}
+
+fn check_digest(wanted: &Digest, found: &Digest, candidate: &Candidate) -> Result<(), Failure> {
+    if wanted == found {
+        return Ok(());
+    }
+    let left_out = &candidate.secrets.left_out;
+    // Files that look like secrets were left out of this digest. They are the likely reason for the
+    // difference, so name them.
+    if !left_out.is_empty() {
+        let files = clean(&left_out.join(", "), 400);
+        return Err(fail!(
+            LockDigest,
+            "without the files that look like secrets ({files}), the source differs from the lock"
+        )
+        .hint(
+            "nothing was installed; to take such a file, name it under `include` in vault.lock",
+        ));
+    }
+    Err(fail!(
+        LockDigest,
+        "the source differs from the lock (sha256 {found}, not {wanted})"
+    )
+    .hint("nothing was installed; if the change is intended: vault install --update"))
+}
