@@ -1,48 +1,118 @@
 //! Users and passwords in addresses, which no message may show.
 
-/// Removes user and password from an address, so that a message cannot show them. Also from one
-/// without `//`, as people paste it. The user of `git@host:path` stays, because it is not a secret.
+/// Maximum number of addresses in one text that are read one by one.
+const MAX_ADDRESSES: usize = 16;
+
+/// Removes users and passwords from an address, so that a message cannot show them. Also from one
+/// without `//`, as people paste it, and from one that is part of another. The user of
+/// `git@host:path` stays, because it is not a secret.
 pub fn without_credentials(text: &str) -> String {
-    let hidden = |before: &str, rest: &str, at: usize| format!("{before}…{}", &rest[at..]);
-    if let Some((scheme, rest)) = text.split_once("//") {
+    let (first, mut left) = text.split_once("//").unwrap_or((text, ""));
+    let mut shown = hide_in_plain(first);
+    if first.len() == text.len() {
+        return shown;
+    }
+    // Every `//` may begin an address.
+    for number in 1.. {
+        let rest = left.trim_start_matches('/');
+        shown.push_str("//");
+        shown.push_str(&left[..left.len() - rest.len()]);
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         // A `/`, `?` or `#` in a password seems to end the host. So with a password, or with what
         // may be one, everything up to the last `@` is hidden.
-        let credentials = if authority.contains(':') && !is_host_and_port(authority, rest) {
+        // So is what follows many addresses, so that the work does not grow with their number.
+        let may_be_long = authority.contains(':') && !is_host_and_port(authority, rest);
+        let credentials = if may_be_long || number == MAX_ADDRESSES {
             rest
         } else {
             authority
         };
-        return match credentials.rfind('@') {
-            Some(at) => hidden(&format!("{scheme}//"), rest, at),
-            None => text.to_owned(),
+        let path = match credentials.rfind('@') {
+            Some(at) => {
+                shown.push('…');
+                &rest[at..]
+            }
+            None => {
+                shown.push_str(authority);
+                &rest[authority.len()..]
+            }
         };
-    }
-    match text.split_once(':') {
-        // The prefix of a source, or a scheme with one slash.
-        Some((prefix, rest)) if SOURCE_PREFIXES.contains(&prefix) => {
-            format!("{prefix}:{}", without_credentials(rest))
+        let Some((before, behind)) = path.split_once("//") else {
+            shown.push_str(&hide_in_path(path));
+            break;
+        };
+        if number == MAX_ADDRESSES {
+            shown.push_str(path);
+            break;
         }
+        shown.push_str(&hide_in_path(before));
+        left = behind;
+    }
+    shown
+}
+
+/// Removes user and password from the path of an address, into which somebody pasted another one. It
+/// may begin with the `@` and the host of the address.
+fn hide_in_path(path: &str) -> String {
+    let end = path.find(['/', '?', '#']).unwrap_or(path.len());
+    let (host, path) = path.split_at(end);
+    let colon = path.find(':').unwrap_or(path.len());
+    let start = path[..colon].rfind('/').map_or(0, |slash| slash + 1);
+    match path[colon..].rfind('@') {
+        Some(at) => format!("{host}{}…{}", &path[..start], &path[colon + at..]),
+        None => format!("{host}{path}"),
+    }
+}
+
+/// Removes user and password from an address without `//`.
+fn hide_in_plain(text: &str) -> String {
+    let hidden = |before: &str, rest: &str, at: usize| format!("{before}…{}", &rest[at..]);
+    let mut address = text;
+    // The prefixes of a source, or a scheme with one slash.
+    while let Some((prefix, rest)) = address.split_once(':')
+        && SOURCE_PREFIXES.contains(&prefix)
+    {
+        address = rest;
+    }
+    let before = &text[..text.len() - address.len()];
+    match address.split_once(':') {
         Some((user, rest)) if !user.contains('@') => match rest.rfind('@') {
-            Some(at) if !is_host_and_port(text.split('/').next().unwrap_or_default(), text) => {
-                hidden("", rest, at)
+            Some(at)
+                if !is_host_and_port(address.split('/').next().unwrap_or_default(), address) =>
+            {
+                hidden(before, rest, at)
             }
             _ => text.to_owned(),
         },
-        Some(_) => text.to_owned(),
+        Some((login, rest)) => match rest.rfind('@') {
+            // `git@host:path`, unless the user of an address that was pasted behind `git@` is taken
+            // for the host.
+            Some(at) if !is_scp_path(login, rest, at) => hidden(before, rest, at),
+            _ => text.to_owned(),
+        },
         // A token in the place of a user, before a host and a path.
-        None => match text.split_once('@') {
+        None => match address.split_once('@') {
             Some((user, rest))
                 if !user.is_empty()
                     && !user.contains('/')
                     && rest.contains('/')
                     && begins_with_host(rest) =>
             {
-                format!("…@{rest}")
+                format!("{before}…@{rest}")
             }
             _ => text.to_owned(),
         },
     }
+}
+
+/// Tells whether `path` behind `user@host:` is one in which the `@` at `at` belongs to the name of a
+/// folder or a version, as in `git@host.example:acme/pdf@v1`.
+fn is_scp_path(login: &str, path: &str, at: usize) -> bool {
+    let (_, host) = login.rsplit_once('@').unwrap_or(("", login));
+    begins_with_host(host)
+        && path[..at].contains('/')
+        && !path.contains(':')
+        && !begins_with_host(&path[at + 1..])
 }
 
 /// Removes users and passwords from the addresses with `//` in a message, which may quote what a
@@ -131,6 +201,10 @@ mod tests {
             "acme/skills@pdf.tools/x",
             "pdf@1.2/x",
             "ann@docs.example",
+            "https://docs.example/a//b/@acme",
+            "git:https://git.example/a/b.git//packages/@acme/pdf",
+            "github:acme/skills/@acme/pdf@v1",
+            "wellknown:https://docs.example/pdf",
         ] {
             assert_eq!(without_credentials(address), address);
         }
@@ -168,8 +242,39 @@ mod tests {
             ("ann.lee:2026/secret@example.com/a", "…@example.com/a"),
             ("git:ann:secret@docs.example/a", "git:…@docs.example/a"),
             ("secret@docs.example/a", "…@docs.example/a"),
+            // An address behind another one, or behind `git@`.
+            ("git@ann:secret@h:x", "…@h:x"),
+            ("git@ann:sec/secret@h:x/y.git", "…@h:x/y.git"),
+            ("git@ann.lee:sec/secret@h.example/x", "…@h.example/x"),
+            ("git@host.example:ann:secret@h.example/x", "…@h.example/x"),
+            ("git:git@ann:secret@h//x", "git:…@h//x"),
+            (
+                "https://a.example/b//ann:secret@c.example/d",
+                "https://a.example/b//…@c.example/d",
+            ),
+            (
+                "https://a.example/b//secret@c.example/d//ann:secret@e",
+                "https://a.example/b//…@c.example/d//…@e",
+            ),
+            (
+                "https://a.example/b/https://ann:sec//secret@c.example",
+                "https://a.example/b/https://…@c.example",
+            ),
+            (
+                "https://a.example/b/ann:secret@c.example/d",
+                "https://a.example/b/…@c.example/d",
+            ),
+            (
+                "https://ann@a.example/b/ann:sec/secret@c.example/d",
+                "https://…@a.example/b/…@c.example/d",
+            ),
+            ("https:///ann:secret@c.example/d", "https:///…@c.example/d"),
         ] {
             assert_eq!(without_credentials(address), shown, "{address}");
+        }
+        // Neither prefixes nor slashes are read by recursion.
+        for many in ["git:", "a//", "/", "a:b@/"] {
+            assert!(!without_credentials(&many.repeat(100_000)).is_empty());
         }
     }
 
