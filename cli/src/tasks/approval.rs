@@ -57,7 +57,14 @@ pub fn ask_for_approvals(
             continue;
         }
         if !confirm_approval(context, &pending)? {
-            warn_not_approved(context, &pending, None);
+            // The command may be `vault approve` itself, so name what helps beside it.
+            let hint = (!context.ui.may_ask()).then(|| {
+                let file = &pending.file;
+                format!(
+                    "vault approve {file} --yes approves it unseen; on a terminal, vault approve {file} shows the changes and asks"
+                )
+            });
+            warn_not_approved(context, &pending, None, hint);
             approvals.pending.push(pending.file.to_string());
             continue;
         }
@@ -73,7 +80,8 @@ pub fn ask_for_approvals(
             // concerns this file only.
             Err(approve::ApproveError::Vault(error)) => return Err(error.into()),
             Err(error) => {
-                warn_not_approved(context, &pending, Some(&message_chain(&error)));
+                let hint = format!("correct {}, then approve it", pending.file);
+                warn_not_approved(context, &pending, Some(&message_chain(&error)), Some(hint));
                 approvals.pending.push(pending.file.to_string());
             }
         }
@@ -90,7 +98,8 @@ pub fn warn_about_pending(
 ) -> Result<(), Failure> {
     for pending in pending_files(vault)? {
         if wanted(&pending.file) {
-            warn_not_approved(context, &pending, None);
+            let hint = format!("vault approve {} shows the changes and asks", pending.file);
+            warn_not_approved(context, &pending, None, Some(hint));
         }
     }
     Ok(())
@@ -132,13 +141,20 @@ pub fn pending_difference(pending: &PendingFile) -> Vec<String> {
     lines
 }
 
-fn warn_not_approved(context: &Context, pending: &PendingFile, reason: Option<&str>) {
+fn warn_not_approved(
+    context: &Context,
+    pending: &PendingFile,
+    reason: Option<&str>,
+    hint: Option<String>,
+) {
     let file = &pending.file;
     let reason = reason.map(|reason| format!(": {reason}"));
     let text = not_approved(file, pending.approved.is_none()) + &reason.unwrap_or_default();
-    let hint = format!("vault approve {file} shows the changes and asks");
-    let warning = Warning::new("file_not_approved", text).hint(hint);
-    context.ui.warn(warning);
+    let warning = Warning::new("file_not_approved", text);
+    context.ui.warn(match hint {
+        Some(hint) => warning.hint(hint),
+        None => warning,
+    });
 }
 
 /// Logs each file that differs from its approved version. Servers call it, because nobody reads
