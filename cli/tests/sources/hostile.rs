@@ -125,7 +125,7 @@ const ENTRIES: &[FolderRow] = &[
         |f| std::fs::create_dir_all(f.join("a/".repeat(70))).unwrap(),
         1,
         "source_too_large",
-        "64 levels of folders",
+        "16 levels of folders",
     ),
 ];
 

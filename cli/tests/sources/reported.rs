@@ -48,6 +48,49 @@ fn a_folder_that_is_gone_or_replaced_by_a_link_does_not_pass_as_compared() {
 }
 
 #[test]
+fn a_skill_in_a_folder_of_any_name_is_followed_and_locked() {
+    let repository = Repository::new();
+    let folders = ["sp ace", "@acme/pdf", "ab:c?d#e/100%20"];
+    for (at, folder) in folders.iter().enumerate() {
+        repository.write(&format!("{folder}/SKILL.md"), skill_md(&format!("s{at}")));
+    }
+    repository.commit();
+    let machine = Machine::new();
+    let address = format!("git:{}", repository.address());
+    let added = machine.run(&["add", &address, "--all"]).ok();
+    assert_eq!(added["added"].as_array().unwrap().len(), 3, "{added}");
+    machine.run(&["add", &address, "--all", "--project"]).ok();
+    // The recorded name alone leads to the same folder.
+    for (at, folder) in [
+        "sp%20ace",
+        "%40acme/pdf",
+        "@acme/pdf",
+        "ab%3Ac%3Fd%23e/100%2520",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("again-{at}");
+        let source = format!("{address}//{folder}");
+        machine.run(&["add", &source, "--as", &name]).ok();
+    }
+    let other = Machine::new();
+    let lock = machine.home.read("project/vault.lock");
+    other.home.write("project/vault.lock", &lock);
+    let installed = other.run(&["install", "--frozen"]).ok();
+    assert_eq!(names(&installed["installed"], "name"), ["s0", "s1", "s2"]);
+    repository.write("elsewhere/x.md", "x");
+    repository.commit();
+    machine.run(&["outdated", "s0", "s1", "s2"]).ok();
+    for folder in folders {
+        repository.write(&format!("{folder}/more.md"), "more");
+    }
+    repository.commit();
+    let updated = machine.run(&["update", "s0", "s1", "s2"]).ok();
+    assert_eq!(names(&updated["updated"], "name"), ["s0", "s1", "s2"]);
+}
+
+#[test]
 fn a_rewritten_history_is_named_by_outdated_and_update() {
     let repository = Repository::new();
     repository.write("pdf/SKILL.md", skill_md("pdf"));

@@ -376,6 +376,11 @@ fn what_is_listed_is_taken_refused_or_left_out_as_the_audit_sees_it() {
         ("a/b/c/d/e/f/g/h/deep/SKILL.md", "deep"),
         ("node_modules/x/SKILL.md", "x"),
         ("lower/skill.md", "lower"),
+        // A folder may have any name that can be recorded, as in a monorepo of JavaScript.
+        ("sp ace/SKILL.md", "space"),
+        ("@acme/pdf/SKILL.md", "acme"),
+        ("ab:c?d#e/100%20/SKILL.md", "marks"),
+        ("zero\u{200b}width/SKILL.md", "zero"),
     ]);
     collection.repository.write("broken/SKILL.md", "no skill");
     let folder = collection.repository.path();
@@ -391,10 +396,11 @@ fn what_is_listed_is_taken_refused_or_left_out_as_the_audit_sees_it() {
     };
     let data = &audit.json["data"];
     let judged = data["skills"].as_array().unwrap().iter();
+    let judged = judged.chain(data["skipped"].as_array().unwrap());
     let judged = judged.map(|skill| (skill["path"].as_str().unwrap().to_owned(), None));
     let not_judged = data["left_out"].as_array().unwrap().iter().map(left_out);
     let audited: Listed = judged.chain(not_judged).collect();
-    assert_eq!(audited.len(), 10, "{}", audit.out);
+    assert_eq!(audited.len(), 14, "{}", audit.out);
     assert_eq!(data["summary"]["left_out"], 5, "{}", audit.out);
     for source in sources {
         let ran = collection
@@ -404,6 +410,10 @@ fn what_is_listed_is_taken_refused_or_left_out_as_the_audit_sees_it() {
         let listed = entries.map(|entry| {
             if entry["reason"].is_string() && entry["code"].is_null() {
                 return left_out(entry);
+            }
+            // The path of a failure is its folder, and that of a judged skill its label.
+            if entry["code"].is_string() {
+                return (entry["path"].as_str().unwrap().to_owned(), None);
             }
             let label = entry["source"].as_str().unwrap();
             let inside = label.strip_prefix(&format!("{source}/")).or_else(|| {
@@ -415,7 +425,7 @@ fn what_is_listed_is_taken_refused_or_left_out_as_the_audit_sees_it() {
         let listed: Listed = listed.collect();
         assert_eq!(listed, audited, "{source}: {}", ran.out);
         let taken = names_of(&ran.json["data"]).len();
-        assert_eq!(taken, 4, "{source}: {}", ran.out);
+        assert_eq!(taken, 7, "{source}: {}", ran.out);
     }
 }
 

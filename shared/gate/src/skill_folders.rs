@@ -8,8 +8,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use vault_format::manifest::SKILL_MD;
+use vault_format::text::is_deceptive;
 
 use crate::{UNSEARCHED_FOLDERS, is_document_name};
+
+/// Maximum length of a path in a source, in bytes. Tools cannot open longer paths on any file
+/// system, and the work on the folders of a path grows with the square of its length.
+pub const MAX_PATH_BYTES: usize = 1024;
+/// Maximum number of parts of a path in a source.
+const MAX_PATH_PARTS: usize = 64;
 
 /// A skill that is not fetched, with the reason.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -44,13 +51,20 @@ pub enum LeftOutReason {
     /// The entry of an index cannot be used. Holds the cause.
     #[error("{0}")]
     BadEntry(String),
+    /// No skill is taken from a folder with this path, in any form of a source. Holds the fault, as
+    /// [`path_fault`] states it.
+    #[error("it {0}")]
+    BadPath(&'static str),
 }
 
 impl LeftOutReason {
     /// Tells whether the reason is a fault of the source, so that even a user who takes all skills
     /// misses this one.
     pub const fn is_fault(&self) -> bool {
-        matches!(self, Self::Unreadable(_) | Self::BadEntry(_))
+        matches!(
+            self,
+            Self::Unreadable(_) | Self::BadEntry(_) | Self::BadPath(_)
+        )
     }
 
     /// The machine-readable code of the reason, which never changes.
@@ -63,6 +77,7 @@ impl LeftOutReason {
             Self::Link => "link",
             Self::Unreadable(_) => "unreadable",
             Self::BadEntry(_) => "bad_entry",
+            Self::BadPath(_) => "bad_path",
         }
     }
 }
@@ -174,6 +189,10 @@ pub fn find_skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Foun
             found.left_out.push(LeftOut::new(folder, reason));
             continue;
         }
+        if let Some(reason) = folder_fault(folder, document) {
+            found.left_out.push(LeftOut::new(folder, reason));
+            continue;
+        }
         // The root is never an outer skill, even if `base` is another folder.
         if !folder.is_empty() {
             taken.insert(folder);
@@ -181,6 +200,40 @@ pub fn find_skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Foun
         found.skills.push((folder.to_owned(), document.to_owned()));
     }
     found
+}
+
+/// Returns the fault of a path in a source, as the end of a sentence; `None` for a good one. An
+/// archive with such a path is refused, because tools differ in how they unpack it. A folder or
+/// repository may contain it anywhere but on the way to a SKILL.md.
+pub fn path_fault(path: &str) -> Option<&'static str> {
+    // `C:/x` is absolute on Windows.
+    let has_drive = matches!(path.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
+    // Check the size first: other checks look at every part of the path.
+    if path.len() > MAX_PATH_BYTES || path.matches('/').count() >= MAX_PATH_PARTS {
+        Some("has a path that is too long")
+    } else if path.contains('\\') {
+        Some("has a backslash in its name")
+    } else if has_drive {
+        Some("begins with the letter of a drive")
+    } else {
+        None
+    }
+}
+
+/// Returns the reason why no skill is taken from a folder because of its path.
+fn folder_fault(folder: &str, document: &str) -> Option<LeftOutReason> {
+    if let Some(fault) = path_fault(document) {
+        return Some(LeftOutReason::BadPath(fault));
+    }
+    // The path is recorded with the skill, and people read it there.
+    if folder.contains(is_deceptive) {
+        let fault = "has control or invisible characters in its name";
+        return Some(LeftOutReason::BadPath(fault));
+    }
+    // A search of a local folder does not enter a folder of another encoding, which this character
+    // stands for in the paths of a repository.
+    let is_lossy = folder.contains(char::REPLACEMENT_CHARACTER);
+    is_lossy.then(|| LeftOutReason::Unreadable("its name is not UTF-8".to_owned()))
 }
 
 /// Returns the path of a folder relative to `base`; `None` if it lies outside of `base`.
@@ -213,6 +266,36 @@ mod tests {
     fn folders(found: &Found) -> Vec<&str> {
         let folders = found.skills.iter().map(|(folder, _)| folder.as_str());
         folders.collect()
+    }
+
+    #[test]
+    fn a_skill_is_not_taken_from_a_folder_whose_path_cannot_be_recorded() {
+        let below = |levels: usize| format!("{}SKILL.md", "a/".repeat(levels));
+        let too_long = LeftOutReason::BadPath("has a path that is too long");
+        let invisible = LeftOutReason::BadPath("has control or invisible characters in its name");
+        let backslash = LeftOutReason::BadPath("has a backslash in its name");
+        let drive = LeftOutReason::BadPath("begins with the letter of a drive");
+        let not_utf8 = LeftOutReason::Unreadable("its name is not UTF-8".to_owned());
+        for (document, reason) in [
+            (below(63), None),
+            (below(64), Some(&too_long)),
+            (format!("{}/SKILL.md", "a".repeat(1015)), None),
+            (format!("{}/SKILL.md", "a".repeat(1016)), Some(&too_long)),
+            ("a\\b/SKILL.md".to_owned(), Some(&backslash)),
+            ("x/a\\b/c/SKILL.md".to_owned(), Some(&backslash)),
+            ("a:b/SKILL.md".to_owned(), Some(&drive)),
+            ("ab:c/SKILL.md".to_owned(), None),
+            ("x/a:b/SKILL.md".to_owned(), None),
+            ("a\nb/SKILL.md".to_owned(), Some(&invisible)),
+            ("a\u{202e}b/SKILL.md".to_owned(), Some(&invisible)),
+            ("a\u{fffd}b/SKILL.md".to_owned(), Some(&not_utf8)),
+            ("a b@c:d?e#f%20/SKILL.md".to_owned(), None),
+        ] {
+            let found = find_skills(std::iter::once(document.as_str()), "");
+            let left: Vec<_> = found.left_out.iter().map(|left| &left.reason).collect();
+            assert_eq!(left, reason.into_iter().collect::<Vec<_>>(), "{document:?}");
+            assert_eq!(found.skills.is_empty(), reason.is_some(), "{document:?}");
+        }
     }
 
     #[test]

@@ -38,7 +38,8 @@ use self::walk::{SkillFolder, belongs_to_a_skill, display_path, document_of, is_
 /// Limits on the walk through the folders of a repository.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Number of levels below the root at which folders are still listed.
+    /// Number of levels below the root at which folders are still listed. By default only the
+    /// length of a path bounds it, as in `vault add`.
     pub depth: usize,
     /// Maximum number of folders that are listed.
     pub folders: usize,
@@ -48,7 +49,7 @@ impl Default for Bounds {
     /// Far beyond any repository, so that only a hostile tree is not read to its end.
     fn default() -> Self {
         Self {
-            depth: 64,
+            depth: usize::MAX,
             folders: 1_000_000,
         }
     }

@@ -13,6 +13,7 @@ use vault_format::manifest::Mode;
 use vault_format::path::fold_name;
 use vault_gate::RawFile;
 use vault_gate::links::SkillLink;
+use vault_gate::skill_folders::path_fault;
 use zip::{HasZipMetadata as _, System};
 
 use crate::error::{FetchError, Result, escape_untrusted};
@@ -26,11 +27,6 @@ pub const MAX_UNPACKED_BYTES: u64 = 25 << 20;
 pub const MAX_ARCHIVE_FILES: usize = 20_000;
 /// Maximum number of entries in an archive, including folders.
 const MAX_ENTRIES: usize = 40_000;
-/// Maximum length of a path, in bytes. Tools cannot open longer paths on any file system, and the
-/// work on the folders of a path grows with the square of its length.
-const MAX_PATH_BYTES: usize = 1024;
-/// Maximum number of parts of a path.
-const MAX_PATH_PARTS: usize = 64;
 /// Size of the record at the end of a zip without its comment, in bytes.
 const ZIP_END_BYTES: usize = 22;
 /// Maximum size of a decompressed tar stream in bytes, including headers and padding.
@@ -310,7 +306,7 @@ impl Reader<'_> {
     fn checked_path(&mut self, path: &str) -> Result<String> {
         let path = path.strip_prefix("./").unwrap_or(path);
         // Reject such a path instead of cleaning it: a cleaned one could meet another member.
-        if let Some(fault) = path_fault(path) {
+        if let Some(fault) = member_fault(path) {
             let path = escape_untrusted(path);
             return Err(self.content_error(format!("{path} {fault}")));
         }
@@ -354,17 +350,12 @@ impl Reader<'_> {
 
 /// Returns the reason why the path of a member is rejected, as the end of a sentence; `None` for a
 /// good path.
-fn path_fault(path: &str) -> Option<&'static str> {
-    // `C:/x` is absolute on Windows.
-    let has_drive = matches!(path.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
-    // Check the size first: the checks below look at every part of the path.
-    if path.len() > MAX_PATH_BYTES || path.matches('/').count() >= MAX_PATH_PARTS {
-        Some("has a path that is too long")
-    } else if path.contains('\\') {
-        Some("has a backslash in its name")
+fn member_fault(path: &str) -> Option<&'static str> {
+    if let Some(fault) = path_fault(path) {
+        Some(fault)
     } else if path.contains('\0') {
         Some("has a NUL in its name")
-    } else if path.starts_with('/') || has_drive || path.split('/').any(|part| part == "..") {
+    } else if path.starts_with('/') || path.split('/').any(|part| part == "..") {
         Some("points out of the archive")
     } else if path.split('/').any(|part| matches!(part, "" | ".")) {
         Some("has an empty part or `.` in its path")

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use vault_gate::links::SkillLink;
-use vault_gate::skill_folders::{Found, LeftOut, LeftOutReason, find_skills};
+use vault_gate::skill_folders::{
+    Found, LeftOut, LeftOutReason, MAX_PATH_BYTES, find_skills, path_fault,
+};
 use vault_gate::{UNSEARCHED_FOLDERS, is_document_name};
 
 use crate::error::{FetchError, Result};
 use crate::listing::MAX_LISTED;
 
-/// Maximum depth of a local folder that is searched, as in an audit.
-const MAX_DEPTH: usize = 64;
 /// Maximum number of local folders that one search visits.
 const MAX_FOLDERS: usize = 100_000;
 /// Maximum number of entries in one local folder.
@@ -128,20 +128,13 @@ pub(crate) fn search_folder(folder: &Path) -> Result<SkillPaths> {
 fn search_by_reading(folder: &Path, read_folder: ReadFolder<'_>) -> Result<SkillPaths> {
     let place = folder.display().to_string();
     let mut found = SkillPaths::default();
-    let mut waiting = VecDeque::from([(String::new(), 0)]);
+    let mut waiting = VecDeque::from([String::new()]);
     let mut visited = 0;
     let mut targets = LinkTargets::default();
-    while let Some((inside, depth)) = waiting.pop_front() {
+    while let Some(inside) = waiting.pop_front() {
         visited += 1;
         if visited > MAX_FOLDERS {
             return Err(FetchError::too_large(place, MAX_FOLDERS as u64, "folders"));
-        }
-        if depth > MAX_DEPTH {
-            return Err(FetchError::too_large(
-                place,
-                MAX_DEPTH as u64,
-                "levels of folders",
-            ));
         }
         let entries = match read_folder(&folder.join(&inside)) {
             Ok(entries) => entries,
@@ -186,7 +179,14 @@ fn search_by_reading(folder: &Path, read_folder: ReadFolder<'_>) -> Result<Skill
             } else if kind.is_symlink() && targets.hold_document(&folder.join(&path), read_folder) {
                 found.left_out.push(LeftOut::new(path, LeftOutReason::Link));
             } else if kind.is_dir() && !UNSEARCHED_FOLDERS.contains(&name) {
-                waiting.push_back((path, depth + 1));
+                // A skill may lie below many folders that are none. It is left out by its own path.
+                match path_fault(&path).filter(|_| path.len() > MAX_PATH_BYTES) {
+                    None => waiting.push_back(path),
+                    Some(fault) => {
+                        let reason = LeftOutReason::BadPath(fault);
+                        found.left_out.push(LeftOut::new(path, reason));
+                    }
+                }
             }
         }
     }

@@ -256,6 +256,15 @@ const TRICKS: &[(&str, &str)] = &[
         "https://example.com/a%00/SKILL.md",
         "escaped dots, slashes or NUL",
     ),
+    ("github:acme/skills/a%2f..%2fb", "a part of its path"),
+    ("github:acme/skills/%2e%2e/b", "a part of its path"),
+    ("github:acme/skills/a%5cb", "a part of its path"),
+    ("github:acme/skills/a%0ab", "a part of its path"),
+    ("github:acme/skills/%2dx", "a part of its path"),
+    (
+        "git:https://git.example.com/a/b.git//x%00",
+        "a part of its path",
+    ),
     (
         "https://user:secret@example.com/a/b.git",
         "a user name or password",
@@ -348,6 +357,9 @@ fn a_refusal_never_prints_a_password() {
         "https:/ann:secret@example.com/a",
         "//ann:secret@example.com/a",
         "git:ann:secret@example.com/a",
+        "git@ann:secret@example.com:a/b",
+        "git:https://example.com/a.git//ann:secret@example.com",
+        "https://example.com/a//https://ann:secret@example.com/b",
     ] {
         let bad = Source::parse(text, &ParseOptions::default(), &|_| false).unwrap_err();
         assert!(!bad.to_string().contains("secret"), "{bad}");
@@ -397,6 +409,43 @@ fn references_and_paths_come_once() {
             .with_reference("v1")
             .is_err()
     );
+}
+
+#[test]
+fn a_folder_of_any_name_is_recorded_so_that_it_is_found_again() {
+    for (folder, recorded) in [
+        ("pdf", "pdf"),
+        ("sp ace/a", "sp%20ace/a"),
+        (" edge ", "%20edge%20"),
+        ("@acme/pdf", "%40acme/pdf"),
+        ("a:b?c#d@e", "a%3Ab%3Fc%23d%40e"),
+        ("nb\u{a0}sp", "nb%C2%A0sp"),
+        ("100%", "100%"),
+        ("x%20y", "x%2520y"),
+        ("x%2fy", "x%252fy"),
+        ("café", "café"),
+    ] {
+        for repository in [
+            git("github:acme/skills"),
+            git("git:https://git.example.com/acme/skills.git"),
+            git("git@git.example.com:acme/skills.git"),
+        ] {
+            let text = repository.identifier_of(folder);
+            let identifier = text.parse().expect(&text);
+            assert!(text.ends_with(&format!("/{recorded}")), "{text}");
+            let options = ParseOptions::default();
+            let source = Source::of_identifier(&identifier, None, &options);
+            let Ok(Source::Git(source)) = source else {
+                panic!("{text}: {source:?}");
+            };
+            assert_eq!(source.path.as_deref(), Some(folder), "{text}");
+            assert_eq!(source.identifier, repository.identifier);
+        }
+        let page = "https://github.com/acme/skills/tree/main/packages/@acme/sp%20ace%23";
+        assert_eq!(git(page).tail, ["main", "packages", "@acme", "sp ace#"]);
+        let inside = parse("acme/skills").unwrap().with_path(folder).unwrap();
+        assert!(matches!(inside, Source::Git(git) if git.path.as_deref() == Some(folder)));
+    }
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub struct Arguments {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[arg(
-        help = "Stop below this many levels of folders [default: 64]",
+        help = "Stop below this many levels of folders",
         long,
         value_name = "N",
         value_parser = bounded_number(64)

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use vault_format::manifest::SKILL_MD;
 use vault_gate::report::{Bound, LeftOutFolder, Skipped};
-use vault_gate::skill_folders::{LeftOut, LeftOutReason, find_skills, is_generated};
+use vault_gate::skill_folders::{
+    LeftOut, LeftOutReason, MAX_PATH_BYTES, find_skills, is_generated, path_fault,
+};
 use vault_gate::{UNSEARCHED_FOLDERS, is_document_name, is_ignored};
 
 use super::Bounds;
@@ -114,6 +116,8 @@ pub(super) fn walk(root: &Path, bounds: Bounds) -> FolderWalk {
                     path: display_path(&path.join(name)),
                     reason: "its name is not UTF-8".to_owned(),
                 });
+            } else if let Some(reason) = too_long(&path.join(name)) {
+                walked.skipped.push(reason);
             } else if depth < bounds.depth {
                 open.push_back((path.join(name), depth + 1));
             } else {
@@ -166,12 +170,26 @@ fn leave_out(root: &Path, walked: &mut FolderWalk, links: Vec<String>) {
         let document = judged.get(&*skill.path.to_string_lossy());
         document.is_some_and(|document| *document == skill.document_path())
     });
-    walked.left_out = found
-        .left_out
-        .into_iter()
-        .map(LeftOutFolder::from)
-        .collect();
+    // A skill that nobody can take has no verdict, and the audit is not complete without it.
+    let is_fault = |left: &LeftOut| left.reason.is_fault();
+    let (faults, left_out): (Vec<_>, Vec<_>) = found.left_out.into_iter().partition(is_fault);
+    walked
+        .skipped
+        .extend(faults.into_iter().map(|left| Skipped {
+            path: left.path,
+            reason: left.reason.to_string(),
+        }));
+    walked.left_out = left_out.into_iter().map(LeftOutFolder::from).collect();
     walked.left_out.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// Returns the entry of a folder whose path is too long for `vault add` to search it; `None` for
+/// any other.
+fn too_long(path: &Path) -> Option<Skipped> {
+    let path = display_path(path);
+    let fault = path_fault(&path).filter(|_| path.len() > MAX_PATH_BYTES)?;
+    let reason = LeftOutReason::BadPath(fault).to_string();
+    Some(Skipped { path, reason })
 }
 
 /// Returns whether a link leads to the folder of a skill. Nothing behind a link is read but the

@@ -18,11 +18,65 @@ pub(super) fn decode_segment(segment: &str) -> String {
 /// Checks a path inside of a source. Returns it without leading and trailing slashes.
 pub fn check_path(path: &str) -> Result<&str, BadSource> {
     let path = path.trim_matches('/');
-    check_segments(path, path.split('/'))?;
+    check_folders(path, path.split('/'))?;
     Ok(path)
 }
 
-/// Checks the segments of a path inside a repository, or of the path of an address.
+/// Decodes the escapes in a folder of a repository, as [`escape_folder`] writes them and browsers
+/// show them. Fails for what leads out of the repository, and for what separates parts of an address
+/// and is not escaped, but for the `@` before the scope of packages.
+pub(super) fn decode_folder<'a>(
+    text: &str,
+    segments: impl Iterator<Item = &'a str> + Clone,
+) -> Result<String, BadSource> {
+    let without_scope = |segment: &'a str| segment.strip_prefix('@').unwrap_or(segment);
+    check_segments(text, segments.clone().map(without_scope))?;
+    let segments: Vec<String> = segments.map(decode_segment).collect();
+    check_folders(text, segments.iter().map(String::as_str))?;
+    Ok(segments.join("/"))
+}
+
+/// Escapes the characters of a folder that a signed identifier cannot contain: white space, and
+/// those that separate parts of an address. Also escapes a `%` that would read as an escape.
+pub(super) fn escape_folder(path: &str) -> String {
+    let mut escaped = String::with_capacity(path.len());
+    for (at, character) in path.char_indices() {
+        let is_escape = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
+        let is_special = match character {
+            '\\' | ':' | '?' | '#' | '@' => true,
+            '%' => path.as_bytes().get(at + 1..at + 3).is_some_and(is_escape),
+            other => other.is_whitespace(),
+        };
+        let bytes = &path.as_bytes()[at..at + character.len_utf8()];
+        if is_special {
+            escaped.extend(bytes.iter().map(|byte| format!("%{byte:02X}")));
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
+}
+
+/// Checks the segments of a path inside of a source. They never reach the command line of another
+/// program and are compared as they are, so they may contain what separates parts of an address.
+pub(super) fn check_folders<'a>(
+    text: &str,
+    mut segments: impl Iterator<Item = &'a str>,
+) -> Result<(), BadSource> {
+    let fine = segments.all(|segment| {
+        !matches!(segment, "" | "." | "..")
+            && !segment.starts_with('-')
+            && !segment.contains(['\\', '/'])
+            && !segment.chars().any(is_deceptive)
+    });
+    require_valid(
+        fine,
+        text,
+        "a part of its path is empty, `.`, `..`, begins with `-`, or holds a backslash or an invisible character",
+    )
+}
+
+/// Checks the segments of the path of an address.
 pub(super) fn check_segments<'a>(
     text: &str,
     mut segments: impl Iterator<Item = &'a str>,

@@ -427,8 +427,10 @@ impl GitSource {
     }
 
     /// Returns the identifier of a folder in the repository. An empty path is the repository
-    /// itself.
+    /// itself. Characters that an identifier cannot contain are escaped, so that [`Source::parse`]
+    /// reads the same folder from it.
     pub fn identifier_of(&self, path: &str) -> String {
+        let path = check::escape_folder(path);
         if path.is_empty() {
             self.identifier.clone()
         } else if self.identifier.starts_with("git:") {

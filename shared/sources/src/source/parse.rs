@@ -7,7 +7,10 @@ use vault_format::provenance::is_archive;
 use vault_format::text::printable;
 use vault_gate::is_document_name;
 
-use super::check::{check_reference, check_repository_part, check_segments, decode_segment};
+use super::check::{
+    check_folders, check_reference, check_repository_part, check_segments, decode_folder,
+    decode_segment,
+};
 use super::{BadSource, FORMS, GitSource, ParseOptions, Source, is_loopback, origin_text};
 
 /// Parses an address, a prefixed text or `owner/repository`, each with an optional `#reference`.
@@ -184,20 +187,22 @@ impl Parser<'_> {
                     .collect()
             })
             .unwrap_or_default();
+        let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
         // GitLab and npm put a lone hyphen between project and page, and npm puts an `@` before the
         // scope of a package.
+        let checked = parts.iter().copied().filter(|part| *part != "-");
+        if let Some(page) = self.code_host_page(url, host, &parts) {
+            // The folders of a repository may have any name, such as `@acme`. The owner and the
+            // repository are checked with the page.
+            check_folders(self.text, checked)?;
+            return page;
+        }
         let is_archive = is_archive(url.path());
-        let checked = segments.iter().map(String::as_str);
-        let checked = checked.filter(|part| *part != "-");
         let checked = checked.map(|part| match part.strip_prefix('@') {
             Some(scope) if is_archive => scope,
             _ => part,
         });
         check_segments(self.text, checked)?;
-        let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
-        if let Some(page) = self.code_host_page(url, host, &parts) {
-            return page;
-        }
         let last = parts.last().copied().unwrap_or_default();
         if is_archive {
             return Ok(Source::Archive(url.clone()));
@@ -410,10 +415,10 @@ impl Parser<'_> {
                 )
                 .with_hint(format!("a source is {FORMS}")));
         };
-        check_segments(self.text, path.iter().copied())?;
+        let folder = decode_folder(self.text, path.iter().copied())?;
         let mut source = self.hosted_repository(host, &[owner, repository], &[])?;
         if let Source::Git(git) = &mut source {
-            git.path = (!path.is_empty()).then(|| path.join("/"));
+            git.path = (!path.is_empty()).then_some(folder);
             if let Some(skill) = skill {
                 check_segments(self.text, [skill].into_iter())?;
                 git.skill = Some(skill.to_owned());

@@ -103,8 +103,8 @@ const ENTRIES: &[(&str, &str, &str)] = &[
         "a part of its path is empty",
     ),
     (
-        "folder in another commit",
-        r#""source":"a/b","skillPath":"main:x/SKILL.md""#,
+        "folder with a backslash",
+        r#""source":"a/b","skillPath":"main\\x/SKILL.md""#,
         "a part of its path is empty",
     ),
     (

@@ -271,9 +271,9 @@ const HAND_OFFS: &[(&str, &str, &str, &str)] = &[
         "a part of its path",
     ),
     (
-        "hand-off: path with a colon",
+        "hand-off: path with a backslash",
         "acme/skills",
-        "main:pdf",
+        "main\\\\pdf",
         "a part of its path",
     ),
     (

@@ -4,7 +4,7 @@ use url::Url;
 use vault_format::name::is_deceptive;
 
 use super::Parser;
-use crate::source::check::{check_segments, check_ssh_word};
+use crate::source::check::{check_segments, check_ssh_word, decode_folder};
 use crate::source::{BadSource, GitSource, is_loopback};
 
 impl Parser<'_> {
@@ -31,8 +31,7 @@ impl Parser<'_> {
             self.parse_scp(text)?
         };
         if let Some(inside) = inside.map(|inside| inside.trim_matches('/')) {
-            check_segments(self.text, inside.split('/'))?;
-            git.path = Some(inside.to_owned());
+            git.path = Some(decode_folder(self.text, inside.split('/'))?);
         }
         Ok(git)
     }
