@@ -489,12 +489,9 @@ pub fn choice_failure(place: &str, listing: &Listing, error: &ChoiceError) -> Fa
                 .hint(format!("name one by its folder: --skill {}", paths[0]))
                 .data(serde_json::json!({ "skills": folders }))
         }
-        ChoiceError::TooMany { found, limit } => fail!(
-            TooManySkills,
-            "{place} has {}, and one command takes at most {limit}",
-            count(*found, "skill")
-        )
-        .hint(format!("--max-skills {found} takes all of them")),
+        ChoiceError::TooMany { found, limit } => {
+            too_many_skills(&format!("{place} has"), *found, *limit)
+        }
         ChoiceError::Incomplete { skill, fault } => {
             let (path, reason) = (clean(&fault.path, 200), fault.reason.to_string());
             fail!(
@@ -515,6 +512,17 @@ pub fn choice_failure(place: &str, listing: &Listing, error: &ChoiceError) -> Fa
                 .hint(format!("it has: {}", list_names(&names)))
         }
     }
+}
+
+/// Creates the failure of a selection that covers more skills than one command takes. `subject` says
+/// what has them.
+pub fn too_many_skills(subject: &str, found: usize, limit: usize) -> Failure {
+    fail!(
+        TooManySkills,
+        "{subject} {}, and one command takes at most {limit}",
+        count(found, "skill")
+    )
+    .hint(format!("--max-skills {found} takes all of them"))
 }
 
 /// The failure of a source in which nothing can be added.

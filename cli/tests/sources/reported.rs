@@ -48,6 +48,26 @@ fn a_folder_that_is_gone_or_replaced_by_a_link_does_not_pass_as_compared() {
 }
 
 #[test]
+fn the_largest_number_of_skills_holds_for_all_sources_of_a_command() {
+    let machine = Machine::new();
+    for at in 0..3 {
+        let name = format!("s{at}");
+        machine
+            .home
+            .write(&format!("project/{name}/SKILL.md"), skill_md(&name));
+    }
+    let three = ["./s0", "./s1", "./s2"];
+    let add = |most| machine.run(&[&["add", "--max-skills", most], &three[..]].concat());
+    let refused = add("2").fails(2, "too_many_skills");
+    assert!(refused["hint"].to_string().contains("--max-skills 3"));
+    assert_eq!(
+        names(&machine.run(&["list"]).ok()["skills"], "name").len(),
+        0
+    );
+    add("3").ok();
+}
+
+#[test]
 fn a_skill_in_a_folder_of_any_name_is_followed_and_locked() {
     let repository = Repository::new();
     let folders = ["sp ace", "@acme/pdf", "ab:c?d#e/100%20"];

@@ -83,6 +83,15 @@ pub fn gather_items(
             }
         }
     }
+    // Each source is within the limit. It holds for the command, and so for all of them together.
+    let chosen = items.iter().filter(|item| item.is_ok()).count();
+    if chosen > arguments.max_skills {
+        return Err(fetch::too_many_skills(
+            "the sources have",
+            chosen,
+            arguments.max_skills,
+        ));
+    }
     Ok(Gathered {
         items,
         left_out: gatherer.left_out,
