@@ -111,6 +111,31 @@ fn a_skill_in_a_folder_of_any_name_is_followed_and_locked() {
 }
 
 #[test]
+fn a_link_is_named_where_it_lies() {
+    use std::os::unix::fs::symlink;
+    let machine = Machine::new();
+    let home = &machine.home;
+    for name in ["pdf", "real"] {
+        home.write(&format!("project/{name}/SKILL.md"), skill_md(name));
+    }
+    symlink("SKILL.md", home.path("project/pdf/pdf")).unwrap();
+    symlink("real", home.path("project/linked")).unwrap();
+    for (source, link) in [
+        ("pdf", "pdf/pdf"),
+        ("./pdf/SKILL.md", "./pdf/pdf"),
+        ("./linked", "./linked"),
+        ("./linked/SKILL.md", "./linked"),
+    ] {
+        let error = machine.run(&["add", source]).fails(5, "symlink");
+        let message = error["message"].as_str().unwrap();
+        assert!(
+            message.starts_with(&format!("{link} is a symbolic link")),
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn a_rewritten_history_is_named_by_outdated_and_update() {
     let repository = Repository::new();
     repository.write("pdf/SKILL.md", skill_md("pdf"));

@@ -113,11 +113,14 @@ pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Fail
 /// Converts the error about a file that is no plain file: a link of either kind, or a device.
 fn link_failure(source: &str, path: &Path, message: &str) -> Failure {
     let folder = Path::new(source);
-    // A file's path is relative to the skill, but the given path itself is already whole.
-    let whole = if path == folder {
+    let skill = folder_of(folder);
+    // A file's path is relative to the skill, but the given path itself is already whole. A file may
+    // have the name of the skill's folder.
+    let is_whole = (path == folder || path == skill) && path.is_symlink();
+    let whole = if is_whole {
         path.to_owned()
     } else {
-        folder_of(folder).join(path)
+        skill.join(path)
     };
     // The text of the error already tells links, hard links and devices apart.
     let what = message
@@ -127,7 +130,7 @@ fn link_failure(source: &str, path: &Path, message: &str) -> Failure {
     let target = std::fs::read_link(&whole).ok();
     let is_copyable = target.as_ref().is_some_and(|target| {
         // An absolute target counts as outside of the skill, and such a link is not copied.
-        let is_relative = target.is_relative() && whole != folder;
+        let is_relative = target.is_relative() && !is_whole;
         is_relative && whole.is_file()
     });
     let leads = match &target {
