@@ -141,6 +141,16 @@ fn site_report(context: &Context, report: &SiteReport) -> Report {
             .ui
             .warn_with("description_shortened", message, "shorten it in the skill");
     }
+    for name in &report.renamed {
+        let message = format!(
+            "the SKILL.md of {name} has another name, so vault and other tools refuse {name} from this site"
+        );
+        context.ui.warn_with(
+            "name_differs",
+            message,
+            "write the name in its SKILL.md, and add it again; or leave the skill out: --skill names the others",
+        );
+    }
     let mut lines: Vec<String> = report
         .skills
         .iter()

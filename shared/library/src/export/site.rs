@@ -64,6 +64,10 @@ pub struct SiteReport {
     /// Skills whose description in the index is shortened to the standard's limit.
     #[serde(skip)]
     pub shortened: Vec<SkillName>,
+    /// Skills whose SKILL.md has another name than their entry in the index, so that clients refuse
+    /// them.
+    #[serde(skip)]
+    pub renamed: Vec<SkillName>,
 }
 
 /// The JSON document at [`INDEX`].
@@ -142,6 +146,7 @@ pub fn export_site(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Expor
         folder: &folder,
         written: BTreeSet::new(),
         shortened: Vec::new(),
+        renamed: Vec::new(),
     };
     let mut entries = Vec::new();
     let mut exported = Vec::new();
@@ -172,6 +177,7 @@ pub fn export_site(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Expor
         skills: exported,
         removed,
         shortened: writer.shortened,
+        renamed: writer.renamed,
     })
 }
 
@@ -202,6 +208,7 @@ struct SiteWriter<'a> {
     /// Paths of the files that were written, relative to `folder`.
     written: BTreeSet<String>,
     shortened: Vec<SkillName>,
+    renamed: Vec<SkillName>,
 }
 
 impl SiteWriter<'_> {
@@ -227,6 +234,9 @@ impl SiteWriter<'_> {
         let limited = shorten_description(&description);
         if limited != description {
             self.shortened.push(skill.name.clone());
+        }
+        if has_other_name(skill) {
+            self.renamed.push(skill.name.clone());
         }
         let signed = SignedSkill {
             manifest: manifest.clone(),
@@ -282,6 +292,14 @@ fn build_artifact(skill: &VerifiedSkill) -> Result<(String, &'static str, Vec<u8
     }
     let bytes = pack_files(skill, pack::tar_gz)?;
     Ok((format!("{}.tar.gz", skill.name), "archive", bytes))
+}
+
+/// Returns whether a client that reads the SKILL.md would give the skill another name.
+fn has_other_name(skill: &VerifiedSkill) -> bool {
+    let author = skill.frontmatter.as_ref().map(|read| read.name.as_str());
+    let derived =
+        author.and_then(|author| author.parse().ok().or_else(|| SkillName::derive(author)));
+    derived.is_some_and(|name| name != skill.name)
 }
 
 /// Returns the skill's description, or its name if there is none.
