@@ -275,6 +275,9 @@ def main():
             hooks(number, text)
         elif language == "yaml":
             gitlab(number, text)
+        elif language == "json":
+            (preset,) = yaml.safe_load(text)["extends"]
+            check((ROOT / f"{preset.partition('//')[2]}.json").exists(), "there is no preset", preset)
         else:
             check(False, "nothing executes this block of docs/audit.md:\n" + text)
     check(uses == UNTRIED | {OURS}, "docs/audit.md uses", uses)
