@@ -86,7 +86,10 @@ impl ObjectKey {
 /// Fails with `Invalid` if these bytes are too many for an object.
 pub fn check_size(bytes: &[u8]) -> Result<(), StoreError> {
     if bytes.len() > MAX_OBJECT_BYTES {
-        return Err(StoreError::invalid("an object may have 4 MiB"));
+        return Err(StoreError::invalid(format!(
+            "the object has {} bytes; the maximum is {MAX_OBJECT_BYTES}",
+            bytes.len()
+        )));
     }
     Ok(())
 }
@@ -172,7 +175,10 @@ pub fn check_put_many(objects: &[(ObjectKey, Bytes)]) -> Result<(), StoreError> 
 /// more than 10,000.
 pub fn check_missing(wanted: &[(ObjectKey, u64)]) -> Result<(), StoreError> {
     if wanted.len() > MAX_ASKED {
-        return Err(StoreError::invalid("one question may name 10,000 objects"));
+        return Err(StoreError::invalid(format!(
+            "the question names {} objects; the maximum is {MAX_ASKED}",
+            wanted.len()
+        )));
     }
     Ok(())
 }
@@ -180,7 +186,9 @@ pub fn check_missing(wanted: &[(ObjectKey, u64)]) -> Result<(), StoreError> {
 /// Checks the limit of a page, for adapters. Fails with `Invalid` unless it is 1 to 1,000.
 pub fn check_list(limit: usize) -> Result<(), StoreError> {
     if limit == 0 || limit > MAX_PAGE {
-        return Err(StoreError::invalid("a page holds 1 to 1,000 objects"));
+        return Err(StoreError::invalid(format!(
+            "the limit of the page is {limit}; it must be 1 to {MAX_PAGE} objects"
+        )));
     }
     Ok(())
 }

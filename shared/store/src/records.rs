@@ -98,14 +98,17 @@ impl Document {
 
     fn check(text: &str) -> Result<(), StoreError> {
         if !text.starts_with('{') {
-            return Err(StoreError::invalid("a document is a JSON object"));
+            return Err(StoreError::invalid("the document must be a JSON object"));
         }
         if text.len() > MAX_DOCUMENT_BYTES {
-            return Err(StoreError::invalid("a document may have 256 KiB"));
+            return Err(StoreError::invalid(format!(
+                "the document has {} bytes; the maximum is {MAX_DOCUMENT_BYTES}",
+                text.len()
+            )));
         }
         if has_nul(text) {
             return Err(StoreError::invalid(
-                "a document may not hold the character NUL",
+                "the document has the character NUL; remove it",
             ));
         }
         Ok(())

@@ -28,7 +28,10 @@ pub const MAX_COUNT: i64 = (1 << 53) - 1;
 /// `Invalid`.
 pub fn check_commit(writes: &[Write]) -> Result<(), StoreError> {
     if writes.len() > MAX_WRITES {
-        return Err(StoreError::invalid("a commit may have 100 writes"));
+        return Err(StoreError::invalid(format!(
+            "the commit has {} writes; the maximum is {MAX_WRITES}",
+            writes.len()
+        )));
     }
     let mut seen = HashSet::with_capacity(writes.len());
     let mut bytes = 0;
@@ -36,7 +39,11 @@ pub fn check_commit(writes: &[Write]) -> Result<(), StoreError> {
         write.key().check()?;
         // A DynamoDB transaction may contain each item only once.
         if !seen.insert(write.key()) {
-            return Err(StoreError::invalid("a commit may name a key once"));
+            // The key is left out: it may contain an address of a person, and errors are logged.
+            return Err(StoreError::invalid(format!(
+                "the commit has two writes of one record in the partition {:?}",
+                write.key().partition
+            )));
         }
         match write {
             Write::Put { document, .. } => {
@@ -54,7 +61,9 @@ pub fn check_commit(writes: &[Write]) -> Result<(), StoreError> {
         }
     }
     if bytes > MAX_COMMIT_BYTES {
-        return Err(StoreError::invalid("a commit may have 3 MiB of documents"));
+        return Err(StoreError::invalid(format!(
+            "the documents of the commit have {bytes} bytes; the maximum is {MAX_COMMIT_BYTES}"
+        )));
     }
     Ok(())
 }
@@ -63,7 +72,10 @@ pub fn check_commit(writes: &[Write]) -> Result<(), StoreError> {
 /// `Invalid`.
 pub fn check_get_many(keys: &[RecordKey]) -> Result<(), StoreError> {
     if keys.len() > MAX_KEYS {
-        return Err(StoreError::invalid("one reading may name 100 keys"));
+        return Err(StoreError::invalid(format!(
+            "the reading names {} keys; the maximum is {MAX_KEYS}",
+            keys.len()
+        )));
     }
     keys.iter().try_for_each(RecordKey::check)
 }
@@ -83,7 +95,9 @@ pub fn check_list(
         }
     }
     if limit == 0 || limit > MAX_PAGE {
-        return Err(StoreError::invalid("a page holds 1 to 1,000 records"));
+        return Err(StoreError::invalid(format!(
+            "the limit of the page is {limit}; it must be 1 to {MAX_PAGE} records"
+        )));
     }
     Ok(())
 }
@@ -104,12 +118,15 @@ pub fn prefix_end(prefix: &str) -> Option<String> {
 
 pub(super) fn check_name(text: &str) -> Result<(), StoreError> {
     if text.is_empty() || text.len() > MAX_KEY_BYTES {
-        return Err(StoreError::invalid("a partition or key has 1 to 512 bytes"));
+        return Err(StoreError::invalid(format!(
+            "the partition or key has {} bytes; it must have 1 to {MAX_KEY_BYTES}",
+            text.len()
+        )));
     }
     // Control characters would let one key look like another in logs, and PostgreSQL rejects NUL.
     if text.chars().any(char::is_control) {
         return Err(StoreError::invalid(
-            "a partition or key has no control characters",
+            "the partition or key has a control character; remove it",
         ));
     }
     Ok(())
@@ -120,15 +137,15 @@ fn check_count(field: &str, by: i64, min: i64, max: i64) -> Result<(), StoreErro
         .bytes()
         .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     if field.is_empty() || field.len() > MAX_FIELD_BYTES || !plain {
-        return Err(StoreError::invalid(
-            "a counter's name has 1 to 64 of a-z, 0-9, _",
-        ));
+        return Err(StoreError::invalid(format!(
+            "the counter {field:?} must have a name of 1 to {MAX_FIELD_BYTES} characters a-z, 0-9 and _"
+        )));
     }
     let bounds = -MAX_COUNT..=MAX_COUNT;
     if min > max || [by, min, max].iter().any(|number| !bounds.contains(number)) {
-        return Err(StoreError::invalid(
-            "a counter's step and bounds are within 2^53, min not above max",
-        ));
+        return Err(StoreError::invalid(format!(
+            "the counter {field:?} has the step {by} and the bounds {min} to {max}; each must be within 2^53, and the lower bound not above the upper one"
+        )));
     }
     Ok(())
 }
