@@ -1,5 +1,6 @@
 //! The commands of `vault`, one module for each: with its `Arguments`, their help, and `run`. To
-//! add a command, add a module and a line in the list of [`Command`] below.
+//! add a command, add a module and a line in the list of [`Command`] below. The list does not
+//! declare the modules itself, because rustfmt does not find files that only a macro names.
 
 pub mod start {
     pub mod add;

@@ -3,6 +3,9 @@
 //! A connection has three phases. Between requests it is idle. The first byte that arrives begins
 //! the head of a request. From the complete head until its answer is sent, a request is in
 //! progress; in this phase only the time limits of handlers and of a write without progress apply.
+//!
+//! Timeouts of reads alone, such as those of the crate `tokio-io-timeout`, do not suffice: they
+//! cannot tell an idle connection from one whose head arrives slowly, and these have other limits.
 
 use std::future::Future as _;
 use std::io::{self, ErrorKind, IoSlice};
