@@ -111,6 +111,22 @@ fn a_skill_in_a_folder_of_any_name_is_followed_and_locked() {
 }
 
 #[test]
+fn a_folder_that_is_not_there_is_said_to_be_missing() {
+    let machine = Machine::new();
+    machine
+        .home
+        .write("project/c/pdf/SKILL.md", skill_md("pdf"));
+    for source in ["c", "./c"] {
+        let path = ["add", source, "--path", "skills"];
+        let error = machine.run(&path).fails(2, "source_unreadable");
+        assert!(
+            !error["message"].as_str().unwrap().contains("version"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_link_is_named_where_it_lies() {
     use std::os::unix::fs::symlink;
     let machine = Machine::new();

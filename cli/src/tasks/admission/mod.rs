@@ -90,7 +90,7 @@ pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Fail
             .hint("nothing was changed; ask the owner of the source, and if the change is intended: vault add <source> --replace"),
         AdmitError::OtherSkill { .. } => Failure::new(ErrorCode::SourceRemoved, message)
             .hint("nothing was changed; if this is the skill that you want: vault add <source> --replace"),
-        AdmitError::SourceUnsupported { .. } => Failure::new(ErrorCode::SourceUnsupported, message),
+        AdmitError::SourceUnsupported { .. } => Failure::new(ErrorCode::SourceUnreadable, message),
         AdmitError::Source(
             SourceError::Link(path) | SourceError::HardLink(path) | SourceError::Special { path, .. },
         ) => link_failure(source, &path, &message),
@@ -159,6 +159,7 @@ fn source_failure(source: &str, error: &SourceError, message: String) -> Failure
     };
     let code = match error {
         SourceError::TooLarge { .. } => ErrorCode::SourceTooLarge,
+        SourceError::Missing(_) => ErrorCode::SourceUnreadable,
         _ => ErrorCode::SourceMalformed,
     };
     // The paths in these errors are relative to the skill, and there may be several.

@@ -130,9 +130,7 @@ impl AdmitReport {
 #[derive(Debug, thiserror::Error)]
 pub enum AdmitError {
     /// The source is not a local path, and the caller provided no fetcher.
-    #[error(
-        "{source_text} is not a path on this machine; this version adds from local folders only"
-    )]
+    #[error("no such file or folder: {source_text}")]
     SourceUnsupported {
         /// The source as the caller gave it.
         source_text: String,
