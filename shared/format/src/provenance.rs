@@ -130,6 +130,50 @@ impl FromStr for ProvenanceId {
     }
 }
 
+/// Escapes the characters of a repository's folder that an identifier cannot contain: white space, and
+/// those that separate parts of an address. Also escapes a `%` that would read as an escape.
+pub fn escape_folder(folder: &str) -> String {
+    let mut escaped = String::with_capacity(folder.len());
+    for (at, character) in folder.char_indices() {
+        let is_special = match character {
+            '\\' | ':' | '?' | '#' | '@' => true,
+            '%' => escaped_byte(&folder.as_bytes()[at..]).is_some(),
+            other => other.is_whitespace(),
+        };
+        if is_special {
+            let bytes = &folder.as_bytes()[at..at + character.len_utf8()];
+            escaped.extend(bytes.iter().map(|byte| format!("%{byte:02X}")));
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
+}
+
+/// Returns the folder that [`escape_folder`] escaped, or that a browser did. Returns `None` if it is
+/// not UTF-8. The result may contain any character.
+pub fn unescape_folder(escaped: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(escaped.len());
+    let mut left = escaped.as_bytes();
+    while let Some(first) = left.first() {
+        let (byte, length) = escaped_byte(left).map_or((*first, 1), |byte| (byte, 3));
+        bytes.push(byte);
+        left = &left[length..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Returns the byte of the escape at the start of a text.
+fn escaped_byte(text: &[u8]) -> Option<u8> {
+    let [b'%', digits @ ..] = text else {
+        return None;
+    };
+    let digits = digits
+        .get(..2)
+        .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
 fn require_form(good: bool) -> Result<(), BadProvenance> {
     if good {
         Ok(())

@@ -2,6 +2,7 @@
 
 use vault_format::credentials::without_credentials;
 use vault_format::name::is_deceptive;
+use vault_format::provenance::unescape_folder;
 use vault_format::text::printable;
 
 use super::{BadSource, FORMS};
@@ -31,30 +32,10 @@ pub(super) fn decode_folder<'a>(
 ) -> Result<String, BadSource> {
     let without_scope = |segment: &'a str| segment.strip_prefix('@').unwrap_or(segment);
     check_segments(text, segments.clone().map(without_scope))?;
-    let segments: Vec<String> = segments.map(decode_segment).collect();
+    let decode = |segment: &str| unescape_folder(segment).unwrap_or_else(|| segment.to_owned());
+    let segments: Vec<String> = segments.map(decode).collect();
     check_folders(text, segments.iter().map(String::as_str))?;
     Ok(segments.join("/"))
-}
-
-/// Escapes the characters of a folder that a signed identifier cannot contain: white space, and
-/// those that separate parts of an address. Also escapes a `%` that would read as an escape.
-pub(super) fn escape_folder(path: &str) -> String {
-    let mut escaped = String::with_capacity(path.len());
-    for (at, character) in path.char_indices() {
-        let is_escape = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
-        let is_special = match character {
-            '\\' | ':' | '?' | '#' | '@' => true,
-            '%' => path.as_bytes().get(at + 1..at + 3).is_some_and(is_escape),
-            other => other.is_whitespace(),
-        };
-        let bytes = &path.as_bytes()[at..at + character.len_utf8()];
-        if is_special {
-            escaped.extend(bytes.iter().map(|byte| format!("%{byte:02X}")));
-        } else {
-            escaped.push(character);
-        }
-    }
-    escaped
 }
 
 /// Checks the segments of a path inside of a source. They never reach the command line of another

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use url::{Host, Url};
 use vault_format::credentials::without_credentials;
 use vault_format::name::is_deceptive;
-use vault_format::provenance::{ProvenanceId, is_archive};
+use vault_format::provenance::{ProvenanceId, escape_folder, is_archive};
 use vault_format::text::printable;
 
 pub use check::check_path;
@@ -430,7 +430,7 @@ impl GitSource {
     /// itself. Characters that an identifier cannot contain are escaped, so that [`Source::parse`]
     /// reads the same folder from it.
     pub fn identifier_of(&self, path: &str) -> String {
-        let path = check::escape_folder(path);
+        let path = escape_folder(path);
         if path.is_empty() {
             self.identifier.clone()
         } else if self.identifier.starts_with("git:") {

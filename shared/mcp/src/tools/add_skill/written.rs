@@ -3,7 +3,7 @@
 
 use vault_format::credentials::without_credentials;
 use vault_format::name::SkillName;
-use vault_format::provenance::{Kind, ProvenanceId};
+use vault_format::provenance::{Kind, ProvenanceId, escape_folder, unescape_folder};
 use vault_format::text::printable;
 
 use super::SourceKind;
@@ -78,6 +78,12 @@ fn parse_git(text: &str) -> Result<(String, Option<String>), Fault> {
         return Ok((over_ssh(rest)?, reference));
     }
     let Some(address) = text.strip_prefix("https://") else {
+        for scheme in ["github", "gitlab"] {
+            let path = text.strip_prefix(scheme);
+            if let Some(path) = path.and_then(|path| path.strip_prefix(':')) {
+                return Ok((format!("{scheme}:{}", escape_folders(path)), reference));
+            }
+        }
         return Ok(if text.contains(':') {
             (text.to_owned(), reference)
         } else {
@@ -148,7 +154,24 @@ fn split_page_path(path: &str) -> (String, Option<String>) {
     if parts.len() > 2 && parts.last() == Some(&"SKILL.md") {
         parts.pop();
     }
-    (parts.join("/"), reference)
+    (escape_folders(&parts.join("/")), reference)
+}
+
+/// Escapes the folders behind owner and repository as an identifier has them. A text with escapes may
+/// come from a browser, which escapes more.
+fn escape_folders(path: &str) -> String {
+    let escape = |(at, segment): (usize, &str)| {
+        let name = segment.strip_prefix('@').unwrap_or(segment);
+        // An `@` inside may be meant as the name of a skill, and the others as parts of an address.
+        // They are refused, as the command line refuses them.
+        if at < 2 || name.contains([':', '?', '#', '@', '\\']) {
+            return segment.to_owned();
+        }
+        let folder = unescape_folder(segment).filter(|folder| !folder.contains('/'));
+        folder.map_or_else(|| segment.to_owned(), |folder| escape_folder(&folder))
+    };
+    let segments: Vec<String> = path.split('/').enumerate().map(escape).collect();
+    segments.join("/")
 }
 
 /// Parses `name[@version]` or `@owner/name[@version]`, with or without the name of the registry.
@@ -203,6 +226,9 @@ mod tests {
                 https://github.com/acme/x/tree/main/skills/pdf = github:acme/x/skills/pdf main
                 https://github.com/acme/x/blob/v2/pdf/SKILL.md = github:acme/x/pdf v2
                 https://gitlab.com/acme/x/-/tree/main/pdf = gitlab:acme/x/pdf main
+                acme/x/@scope/sp%20ace/caf%C3%A9 = github:acme/x/%40scope/sp%20ace/café
+                github:acme/x/@scope/a%3Ab = github:acme/x/%40scope/a%3Ab
+                https://github.com/acme/x/tree/main/sp%20ace = github:acme/x/sp%20ace main
                 git@github.com:acme/x.git = github:acme/x
                 ssh://git@gitlab.com/acme/x.git = gitlab:acme/x
                 https://git.example.com/acme/x.git = git:https://git.example.com/acme/x.git",
@@ -248,6 +274,9 @@ mod tests {
             (Git, "../x"),
             (Git, "./x/y"),
             (Git, "file:///etc"),
+            (Git, "acme/x/y@pdf"),
+            (Git, "acme/x/a%00b"),
+            (Git, "github:acme/x/%2e%2e/b"),
             (Git, "git@git.example.com:acme/x.git"),
             (Git, "http://github.com/acme/x"),
             (Git, ""),
