@@ -115,11 +115,16 @@ fn is_scp_path(login: &str, path: &str, at: usize) -> bool {
         && !begins_with_host(&path[at + 1..])
 }
 
-/// Removes users and passwords from the addresses with `//` in a message, which may quote what a
-/// user typed in the wrong place.
+/// Removes users and passwords from the addresses with `//` in a message, and from those behind
+/// `git@`. A message may quote what a user typed in the wrong place.
 pub fn hide_credentials(message: &str) -> String {
+    let is_behind_login = |word: &str| {
+        let (_, address) = word.split_once('@').unwrap_or_default();
+        let (_, path) = address.split_once(':').unwrap_or_default();
+        path.contains('@')
+    };
     let hide = |word: &str| {
-        if word.contains("://") {
+        if word.contains("://") || is_behind_login(word) {
             without_credentials(word)
         } else {
             word.to_owned()
@@ -288,6 +293,10 @@ mod tests {
             (
                 "`\u{1b}[33mhttps://secret@docs.example/a\u{1b}[0m` and git:https://a:b@c.example",
                 "`\u{1b}[33mhttps://…@docs.example/a\u{1b}[0m` and git:https://…@c.example",
+            ),
+            (
+                "invalid value git@ann:secret@c.example:x, but git@c.example:a/pdf@v1",
+                "invalid value …@c.example:x, but git@c.example:a/pdf@v1",
             ),
             (
                 "https://docs.example/@acme: pdf@1, ann@docs.example and a:b@c",
