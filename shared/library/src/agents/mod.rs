@@ -17,8 +17,9 @@ mod view;
 
 pub use self::found::{Agent, AgentRoot, Machine, VARIABLES, by_name, detect_agents, known_agents};
 pub use self::plan::SyncProfilesInput;
+pub(crate) use self::project::forget_missing;
+pub use self::project::wrong_links;
 pub use self::project::{ProjectLinks, link_project};
-pub(crate) use self::project::{forget_missing, wrong_links};
 pub use self::report::{
     ProfileState, ProfileSyncError, ProfileSyncReport, ProfileWarning, RootState,
 };

@@ -7,7 +7,9 @@
 //! ```
 //! A repository may contain anything in these folders. They are opened without following symbolic
 //! links, so that nothing outside of the project changes. In an agent's folder, an entry that vault
-//! did not make is never replaced.
+//! did not make is never replaced, and a `.gitignore` keeps vault's links out of the repository.
+
+mod ignore;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -19,7 +21,7 @@ use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName};
 
 use super::found::{self, Machine};
-use crate::disk::beneath::{BeneathError, HeldEntry, HeldFolder};
+use crate::disk::beneath::{BeneathError, HeldEntry, HeldFolder, READABLE};
 use crate::disk::{self, FileError, Location};
 use crate::installed::project::{self, Project, ProjectError, ProjectFolder, SKILLS, STATE};
 use crate::store;
@@ -39,6 +41,9 @@ pub struct ProjectLinks {
     /// Entries with the name of a skill that vault did not make, relative to the project.
     #[serde(skip)]
     pub foreign: Vec<PathBuf>,
+    /// `.gitignore` files in the agents' folders that were left alone, relative to the project.
+    #[serde(skip)]
+    pub unignored: Vec<PathBuf>,
     /// Skills that left the project.
     pub removed: Vec<SkillName>,
 }
@@ -73,7 +78,7 @@ pub fn link_project(
     // Write the record before the links: it must name every folder that has links.
     project.store_record()?;
     let state = open_below(folder, Path::new(STATE), true)?;
-    state.put_file(OsStr::new(".gitignore"), IGNORE)?;
+    state.put_file(OsStr::new(ignore::NAME), IGNORE, READABLE)?;
     link_skills(
         vault,
         &project,
@@ -110,7 +115,7 @@ pub fn link_project(
 
 /// Returns the paths in a project's `.vault/skills` at which a link is missing, leads elsewhere or
 /// belongs to no skill. The doctor reports them.
-pub(crate) fn wrong_links(vault: &Vault, project: &Project) -> Result<Vec<PathBuf>, ProjectError> {
+pub fn wrong_links(vault: &Vault, project: &Project) -> Result<Vec<PathBuf>, ProjectError> {
     let mut wrong = Vec::new();
     let folder = HeldFolder::open(project.path())?.descend(Path::new(SKILLS), false);
     let names: BTreeMap<_, _> = match folder {
@@ -236,14 +241,25 @@ fn show_skills(
             held.remove_link(&name)?;
         }
     }
-    for name in shown {
-        let name = OsStr::new(name.as_str());
-        let target = expected(name);
+    let (mut ours, mut missing) = (BTreeSet::new(), Vec::new());
+    for skill in shown {
+        let name = OsStr::new(skill.as_str());
         match held.read_entry(name)? {
-            None => held.put_link(name, &target)?,
-            Some(HeldEntry::Link(found)) if found == target => {}
-            Some(_) => links.foreign.push(below.join(name)),
+            None => missing.push(name),
+            Some(HeldEntry::Link(found)) if found == expected(name) => {}
+            Some(_) => {
+                links.foreign.push(below.join(name));
+                continue;
+            }
         }
+        ours.insert(skill.as_str());
+    }
+    // Ignore the links before they exist, so that a `git add` at this moment does not take them.
+    if !ignore::ignore_links(held, &ours)? {
+        links.unignored.push(below.join(ignore::NAME));
+    }
+    for name in missing {
+        held.put_link(name, &expected(name))?;
     }
     links.folders.push(below.to_owned());
     Ok(())

@@ -44,6 +44,22 @@ pub(crate) enum HeldEntry {
     Other,
 }
 
+/// Permissions of a file that everybody may read and its owner may write.
+pub(crate) const READABLE: Mode = Mode::from_raw_mode(0o644);
+
+/// What stands under a name where a file is expected.
+#[derive(Debug)]
+pub(crate) enum HeldFile {
+    Missing,
+    Bytes {
+        bytes: Vec<u8>,
+        /// Permissions of the file.
+        mode: Mode,
+    },
+    /// A symbolic link, a folder or a device, or a file that is too large.
+    Refused,
+}
+
 /// An open folder, with its path for messages. Its entries are reached through the handle, so a
 /// change of the path later has no effect.
 #[derive(Debug)]
@@ -164,14 +180,51 @@ impl HeldFolder {
         }
     }
 
-    /// Writes a file under a name, or replaces the entry of that name, in one step. Does not flush
-    /// it.
-    pub(crate) fn put_file(&self, name: &OsStr, bytes: &[u8]) -> Result<(), FileError> {
+    /// Reads the file of this name, if it has at most `max` bytes.
+    pub(crate) fn read_file(&self, name: &OsStr, max: u64) -> Result<HeldFile, FileError> {
+        use std::io::Read as _;
+        // A FIFO must not keep the command waiting.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = match rustix::fs::openat(&self.fd, name, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(HeldFile::Missing),
+            // Sockets and some devices cannot be opened.
+            Err(Errno::LOOP | Errno::MLINK | Errno::NXIO | Errno::NODEV) => {
+                return Ok(HeldFile::Refused);
+            }
+            Err(cause) => return Err(self.entry_error("read", name, cause)),
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(|cause| self.entry_error("read", name, cause))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(HeldFile::Refused);
+        }
+        let mut bytes = Vec::new();
+        let mut file = std::fs::File::from(fd).take(max + 1);
+        let read = file.read_to_end(&mut bytes);
+        read.map_err(|cause| FileError::new("read", &self.path.join(name), cause))?;
+        if bytes.len() as u64 > max {
+            return Ok(HeldFile::Refused);
+        }
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        Ok(HeldFile::Bytes { bytes, mode })
+    }
+
+    /// Removes the file of this name. A folder is an error.
+    pub(crate) fn remove_file(&self, name: &OsStr) -> Result<(), FileError> {
+        match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(cause) => Err(self.entry_error("remove", name, cause)),
+        }
+    }
+
+    /// Writes a file with these permissions under a name, or replaces the entry of that name, in one
+    /// step. Does not flush it.
+    pub(crate) fn put_file(&self, name: &OsStr, bytes: &[u8], mode: Mode) -> Result<(), FileError> {
         use std::io::Write as _;
         let aside = format!(".vault-aside-{}", unique_name());
         let aside = OsStr::new(&aside);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.fd, aside, flags, Mode::from_raw_mode(0o644))
+        let fd = rustix::fs::openat(&self.fd, aside, flags, mode)
             .map_err(|cause| self.entry_error("write", aside, cause))?;
         let written = std::fs::File::from(fd).write_all(bytes);
         written.map_err(|cause| FileError::new("write", &self.path.join(name), cause))?;
@@ -239,7 +292,23 @@ mod tests {
         assert_eq!(made.read_entry(OsStr::new("x")).unwrap(), Some(link));
         assert_eq!(made.list_names().unwrap(), ["x"]);
         assert!(made.remove_link(OsStr::new("x")).unwrap());
-        made.put_file(OsStr::new("x"), b"text").unwrap();
+        made.put_file(OsStr::new("x"), b"text", Mode::RUSR | Mode::WUSR)
+            .unwrap();
         assert!(!made.remove_link(OsStr::new("x")).unwrap());
+        let read = |name: &str, max| made.read_file(OsStr::new(name), max).unwrap();
+        assert!(matches!(
+            read("x", 4),
+            HeldFile::Bytes { bytes, mode } if bytes == b"text" && mode == Mode::RUSR | Mode::WUSR
+        ));
+        assert!(matches!(read("none", 4), HeldFile::Missing));
+        made.put_link(OsStr::new("link"), Path::new("x")).unwrap();
+        std::fs::create_dir(top.join("c/d/folder")).unwrap();
+        let fifo = top.join("c/d/fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for (name, max) in [("x", 3), ("link", 4), ("folder", 4), ("fifo", 4)] {
+            assert!(matches!(read(name, max), HeldFile::Refused), "{name}");
+        }
+        made.remove_file(OsStr::new("x")).unwrap();
+        assert!(matches!(read("x", 4), HeldFile::Missing));
     }
 }
