@@ -26,6 +26,7 @@ use crate::{
     tasks::{
         approval::Approvals,
         profiles::{AgentProfile, ProfileSync},
+        project_state::ProjectSkills,
     },
 };
 
@@ -64,6 +65,15 @@ const VIEWS: &[(&str, Describe)] = &[
         view::<Vec<server::mcp::install::FileChange>>,
     ),
     ("new", view::<write::new::NewSkill>),
+    (
+        "update --project",
+        view::<keep_current::update::project::UpdatedProject>,
+    ),
+    ("verify --project", view::<ProjectSkills>),
+    (
+        "doctor --project",
+        view::<maintenance::doctor::project::ProjectHealth>,
+    ),
     ("outdated", view::<keep_current::outdated::SourceComparison>),
     ("policy check", view::<trust::policy::PolicyCheck>),
     ("release list", view::<Vec<share::release::WaitingRelease>>),
@@ -86,7 +96,7 @@ const VIEWS: &[(&str, Describe)] = &[
     ("export zip", view::<ZipReport>),
     ("lint", view::<AuditView<'_>>),
     ("list", view::<find::list::InstalledSkills>),
-    ("list --project", view::<find::list::ProjectSkills>),
+    ("list --project", view::<ProjectSkills>),
     ("resolve", view::<Capabilities>),
     ("search", view::<Vec<find::skill::FoundSkill>>),
     ("skill list", view::<Vec<find::skill::ListedSkill>>),

@@ -5,9 +5,9 @@
 
 use std::fs;
 
-use crate::screens::terminal::{DOWN, ENTER, LEFT, RIGHT, Terminal, reads};
+use crate::screens::terminal::{DOWN, ENTER, INTERRUPT, LEFT, RIGHT, Terminal, reads};
 use crate::screens::{compare, start};
-use crate::support::Home;
+use crate::support::{Ended, Home};
 
 /// A home with three agents and these skills of the user's own.
 fn home(skills: &[&str]) -> Home {
@@ -178,4 +178,60 @@ fn who_says_no_has_changed_nothing() {
     assert!(screen.contains("Nothing was changed."), "{screen}");
     assert!(!home.path(".vault").exists());
     assert!(home.path(".claude/skills/mine/SKILL.md").is_file());
+}
+
+#[test]
+fn in_a_repository_the_wizard_asks_whom_it_is_for() {
+    let home = home(&[]);
+    fs::create_dir_all(home.path("repo/.git")).unwrap();
+    home.skill("repo/skills/lint", "Checks what this project wants.");
+    home.skill(
+        "repo/.claude/skills/house",
+        "A skill that an agent reads already.",
+    );
+    let start_setup = |flags: &str| {
+        let program = env!("CARGO_BIN_EXE_vault");
+        let line = format!("cd repo && env NO_COLOR=1 {program} setup {flags}");
+        Terminal::start(home.root(), &format!("sh -c '{line}'"))
+    };
+    let Some(mut terminal) = start_setup("") else {
+        return;
+    };
+    // Without a lock, the user is the default.
+    terminal.answer("Set up vault for you, or for this project?", &[DOWN, ENTER]);
+    terminal.answer("Which skills of this repository", &[ENTER]);
+    terminal.answer("Go ahead?", &[ENTER]);
+    let (screen, code) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    let lock = fs::read_to_string(home.path("repo/vault.lock")).unwrap();
+    assert!(
+        lock.contains("\"./skills/lint\"") && !lock.contains("house"),
+        "{lock}"
+    );
+    assert!(home.path("repo/.claude/skills/lint/SKILL.md").is_file());
+    assert!(home.path(".claude/skills/lint").symlink_metadata().is_err());
+    // With one, the project is.
+    fs::remove_dir_all(home.path("repo/.vault")).unwrap();
+    let mut terminal = start_setup("").unwrap();
+    terminal.answer("Set up vault for you, or for this project?", &[ENTER]);
+    terminal.answer("Install them?", &[ENTER]);
+    let (screen, code) = terminal.finish();
+    assert_eq!(code, 0, "{screen}");
+    assert!(home.path("repo/.vault/skills/lint/SKILL.md").is_file());
+    // A flag answers the question, also without a terminal.
+    let mut terminal = start_setup("--personal --no-starters").unwrap();
+    terminal.wait_for("Found on this machine");
+    terminal.press(&[INTERRUPT]);
+    terminal.finish();
+    let run = |flags: &[&str]| {
+        let mut command = home.vault(&[&["setup", "--json"], flags].concat());
+        Ended::of(command.current_dir(home.path("repo")))
+    };
+    run(&["--project"]).fails(2, "no_tty");
+    run(&["--project", "--yes"]).ok();
+    run(&[]).fails(2, "NoTtyError");
+    run(&["--project", "--personal"]).fails(2, "usage");
+    fs::remove_file(home.path("repo/vault.lock")).unwrap();
+    fs::remove_dir_all(home.path("repo/skills")).unwrap();
+    run(&["--project", "--yes"]).fails(1, "no_lock");
 }

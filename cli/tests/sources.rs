@@ -3,6 +3,7 @@
 
 mod hostile;
 mod kinds;
+mod project_updates;
 mod projects;
 mod proxy;
 mod replacing;
@@ -164,7 +165,7 @@ fn a_site_and_a_registry_on_this_machine_need_no_setting_but_a_lock_does_not_rea
     run(&["update"]).ok();
     assert_eq!(machine.document("pdf"), newer);
     let asked = site.asked().len();
-    let refused = run(&["install", "--update"]);
+    let refused = run(&["update", "--project"]);
     assert_ne!(refused.code, 0, "{}", refused.out);
     assert!(
         refused.out.contains("an address of this machine"),
@@ -320,7 +321,7 @@ fn a_locked_project_is_the_same_on_another_machine() {
     let later = installed.join("later.md");
     assert!(!later.exists(), "the locked commit, not the branch");
     assert!(!two.skill("pdf").exists(), "no own skill");
-    two.run(&["install", "--update"]).ok();
+    two.run(&["update", "--project"]).ok();
     assert!(later.exists(), "it goes on following the branch");
     two.run(&["install", "--frozen"]).ok();
     // A rewritten history no longer contains the locked commit. Nothing else may be installed

@@ -24,6 +24,7 @@ mod lying_host_owner;
 mod names;
 mod owner;
 mod paths;
+mod project_verbs;
 mod projects;
 mod roots;
 mod sources;

@@ -17,7 +17,7 @@ use crate::support::{FAILED, GATE, INTEGRITY, USAGE, WRITERS, connect, unchanged
 const INSTALL: &[&str] = &["install", "--frozen", "--json"];
 
 /// A repository that brings along a skill `alpha` in `any/where/alpha` and a lock that names it.
-fn hostile_repository(machine: &Home) -> PathBuf {
+pub fn hostile_repository(machine: &Home) -> PathBuf {
     let author = Home::new();
     let there = author.path().join("repo");
     write_skill(&there, "any/where/alpha", "Text of the project.");
@@ -36,7 +36,7 @@ fn write_skill(repository: &Path, folder: &str, body: &str) {
     vault_tests::skills::write(&folder, &[("SKILL.md", &skill_md(&name, body))]);
 }
 
-fn run_in(machine: &Home, folder: &Path, arguments: &[&str]) -> Ran {
+pub fn run_in(machine: &Home, folder: &Path, arguments: &[&str]) -> Ran {
     let mut command = machine.command(arguments);
     let output = command.current_dir(folder).output();
     output.expect("the built binary").into()

@@ -242,7 +242,7 @@ codes! {
         CatalogWithdrawn "catalog_withdrawn" "The catalog names a skill both as published and as withdrawn." "Ask the owner.";
         DerivedMismatch "derived_mismatch" "What was signed about a skill is not what its files say." "Nothing was changed; tell the owner.";
         KeyDamaged "key_damaged" "The key file is damaged, or belongs to another vault." "Restore it from a copy.";
-        LockDigest "lock_digest" "The content of the source differs from `vault.lock`." "If the change is intended: `vault install --update`.";
+        LockDigest "lock_digest" "The content of the source differs from `vault.lock`." "If the change is intended: `vault update NAME --project`.";
         ManifestSignature "manifest_signature" "The skill is not signed by a publisher of its vault." "Do not use it; ask its owner.";
         NotAsSigned "not_as_signed" "The skill was modified after signing." "Do not use it; get it again from its owner.";
         ProgramNotVerified "program_not_verified" "A file of a release of the program vault is not what a maintainer signed." "Do not install it; download the release again.";

@@ -279,6 +279,13 @@ fn read_proxy(context: &Context) -> Option<Proxy> {
     Some(Proxy::new(name, address, direct))
 }
 
+/// Returns whether the owner has limited the sources that may be fetched. Fails if the policy cannot
+/// be read.
+pub fn has_source_policy(context: &Context) -> Result<bool, Failure> {
+    let policy = load_policy(context)?;
+    Ok(policy.is_some_and(|policy| policy.sources.is_some()))
+}
+
 /// Reads the policy that decides which sources may be fetched; `None` if the owner has written
 /// none.
 fn load_policy(context: &Context) -> Result<Option<Policy>, Failure> {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use vault_format::{hash::Digest, name::SkillName};
+use vault_format::{bundle::File, hash::Digest, name::SkillName};
+use vault_gate::RawFile;
 use vault_library::{
-    Vault,
+    Examined, Vault,
     admit::{
-        self, AdmitReport, Candidate, Neighbours, Options, examine_candidate,
+        self, AdmitReport, Candidate, Neighbours, Options, examine_candidate, history,
         project::install_for_project,
     },
     agents::{ProjectLinks, link_project},
@@ -56,6 +57,11 @@ impl<'a> ProjectInstaller<'a> {
             fetching: None,
             strict: context.is_strict()?,
         })
+    }
+
+    /// The folder of the project.
+    pub const fn folder(&self) -> &ProjectFolder {
+        &self.folder
     }
 
     /// The installed skills that new ones are compared with.
@@ -118,17 +124,20 @@ impl<'a> ProjectInstaller<'a> {
     }
 
     /// Returns the content digest of the project's installed skill of this name, if it is intact.
-    pub fn installed_digest(&self, name: &SkillName) -> Result<Option<Digest>, Failure> {
+    fn installed_digest(&self, name: &SkillName) -> Result<Option<Digest>, Failure> {
+        let installed = self.read_installed(name)?;
+        Ok(installed.as_ref().map(project_lock::digest_of_installed))
+    }
+
+    /// Reads the project's installed skill of this name, if it is intact.
+    fn read_installed(&self, name: &SkillName) -> Result<Option<Examined>, Failure> {
         let Some(vault) = &self.vault else {
             return Ok(None);
         };
         let project = project::find_project(vault, &self.folder)?;
         let read = project.and_then(|project| project.read_skill(vault, name));
         // A damaged skill counts as missing, so that `vault install` repairs it.
-        Ok(read
-            .and_then(Result::ok)
-            .as_ref()
-            .map(project_lock::digest_of_installed))
+        Ok(read.and_then(Result::ok))
     }
 
     /// Links the skills of the lock in the project's folders, and removes links and skills that the
@@ -157,6 +166,12 @@ impl<'a> ProjectInstaller<'a> {
                 "agents find the skills in .vault/skills; make it a plain folder of the project";
             context.ui.warn_with("project_folder_refused", text, hint);
         }
+        for path in &links.unignored {
+            let path = clean(&path.display().to_string(), 400);
+            let text = format!("{path} was left alone, so git sees the links beside it");
+            let hint = "it is a link, a folder or larger than 1 MiB, or its lines between BEGIN vault and END vault are broken; remove them, then run vault install";
+            context.ui.warn_with("links_not_ignored", text, hint);
+        }
         for path in &links.foreign {
             let path = clean(&path.display().to_string(), 400);
             let text = format!("{path} already exists and was left unchanged");
@@ -166,12 +181,52 @@ impl<'a> ProjectInstaller<'a> {
         Ok(links)
     }
 
-    /// Reads or fetches the skill of a lock entry, and runs the gate on it.
+    /// Returns the files that a lock entry names: those that are installed, or else those of its
+    /// source. An entry without a digest names none.
+    pub fn locked_files(&mut self, locked: &LockEntry) -> Result<Vec<File>, Failure> {
+        let Some(digest) = locked.digest else {
+            return Ok(Vec::new());
+        };
+        let installed = self.read_installed(&locked.name)?;
+        if let Some(installed) = installed
+            && project_lock::digest_of_installed(&installed) == digest
+        {
+            return Ok(installed.files);
+        }
+        let (_, candidate) = self.judge_source(locked, Wanted::Locked)?;
+        check_digest(
+            &digest,
+            &project_lock::candidate_digest(&candidate),
+            &candidate,
+        )?;
+        Ok(candidate.package.files)
+    }
+
+    /// Reads or fetches the skill of a lock entry, and runs the gate on it. Shows its findings.
     pub fn examine_entry(
         &mut self,
         locked: &LockEntry,
         wanted: Wanted,
     ) -> Result<Candidate, Failure> {
+        let (texts, candidate) = self.judge_source(locked, wanted)?;
+        texts.warn_about_findings(self.context, &candidate.package.findings);
+        Ok(candidate)
+    }
+
+    /// Like [`Self::examine_entry`], without showing findings.
+    pub fn judge_entry(
+        &mut self,
+        locked: &LockEntry,
+        wanted: Wanted,
+    ) -> Result<Candidate, Failure> {
+        Ok(self.judge_source(locked, wanted)?.1)
+    }
+
+    fn judge_source(
+        &mut self,
+        locked: &LockEntry,
+        wanted: Wanted,
+    ) -> Result<(Texts, Candidate), Failure> {
         let (label, source) = match locked.source.strip_prefix("./") {
             Some(inner) => {
                 // A lock comes with a repository, whose author must not make vault read folders
@@ -188,8 +243,12 @@ impl<'a> ProjectInstaller<'a> {
                 (shown, source)
             }
             None => {
-                let fetched = Box::new(self.fetch_entry(locked, wanted)?);
-                (clean(&locked.source, 200), admit::Source::Fetched(fetched))
+                let fetched = match self.stored_skill(locked, wanted)? {
+                    Some(stored) => stored,
+                    None => self.fetch_entry(locked, wanted)?,
+                };
+                let source = admit::Source::Fetched(Box::new(fetched));
+                (clean(&locked.source, 200), source)
             }
         };
         let texts = Texts::of_source(&label, &source);
@@ -202,8 +261,45 @@ impl<'a> ProjectInstaller<'a> {
         };
         let candidate = examine_candidate(source, &options, &mut self.neighbours())
             .map_err(|error| admission_failure(&label, &texts, error))?;
-        texts.warn_about_findings(self.context, &candidate.package.findings);
-        Ok(candidate)
+        Ok((texts, candidate))
+    }
+
+    /// Returns the locked content if this machine has it already from the same revision of the same
+    /// source: as a skill of the user's own, or of another project such as a second clone.
+    fn stored_skill(
+        &self,
+        locked: &LockEntry,
+        wanted: Wanted,
+    ) -> Result<Option<FetchedSkill>, Failure> {
+        let (Some(vault), Some(upstream), Wanted::Locked) =
+            (&self.vault, locked.upstream(), wanted)
+        else {
+            return Ok(None);
+        };
+        // The policy may have changed since the bytes were fetched, and only the fetcher applies it.
+        if fetch::has_source_policy(self.context)? {
+            return Ok(None);
+        }
+        let is_locked = |found: &Examined| {
+            let from = &found.manifest.provenance;
+            from.identifier == upstream.identifier
+                && from.revision == upstream.revision
+                && Some(project_lock::digest_of_installed(found)) == locked.digest
+        };
+        let projects = project::list_projects(vault)?;
+        let of_projects = projects
+            .iter()
+            .filter_map(|project| project.read_skill(vault, &locked.name)?.ok());
+        // A damaged skill is no source of bytes, and is no reason not to fetch them.
+        let own = || history::read_installed(vault, &locked.name).ok().flatten();
+        let found = of_projects
+            .chain(std::iter::once_with(own).flatten())
+            .find(is_locked);
+        Ok(found.map(|found| FetchedSkill {
+            files: found.files.into_iter().map(RawFile::from).collect(),
+            folder: None,
+            upstream,
+        }))
     }
 
     /// Fetches exactly the locked content. If the entry has no digest, or the current
@@ -324,5 +420,5 @@ fn check_digest(wanted: &Digest, found: &Digest, candidate: &Candidate) -> Resul
         LockDigest,
         "the source differs from the lock (sha256 {found}, not {wanted})"
     )
-    .hint("nothing was installed; if the change is intended: vault install --update"))
+    .hint("nothing was installed; if the change is intended: vault update NAME --project"))
 }

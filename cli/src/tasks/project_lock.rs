@@ -5,6 +5,8 @@
 //! the skills through its own gate and signs them with its own vault's key. The content digest
 //! ensures that the installed files are the locked ones. `docs/projects.md` describes the format.
 
+pub mod conflict;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::Permissions,
@@ -23,6 +25,7 @@ use vault_library::{Examined, admit::Candidate, project::ProjectFolder};
 use vault_shelf::fetch::Upstream;
 use vault_sources::{ParseOptions, check_address, site::digest_of};
 
+use self::conflict::{Sides, split_conflict};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, Place},
@@ -174,11 +177,7 @@ impl Lock {
     pub fn of_project(context: &Context, root: Option<&Path>) -> Result<Self, Failure> {
         let (path, exists) = lock_place(context, root)?;
         if !exists {
-            let failure = match root {
-                Some(_) => fail!(NoLock, "{} does not exist", path.display()),
-                None => fail!(NoLock, "found no vault.lock in this folder or above it"),
-            };
-            return Err(failure.hint("vault add <source> --project creates one"));
+            return Err(no_lock(root, &path));
         }
         let lock = Self::read_lock(path)?;
         for locked in &lock.skills {
@@ -207,56 +206,47 @@ impl Lock {
 
     /// Reads a lock file. Errors name the wrong line.
     pub fn read_lock(path: PathBuf) -> Result<Self, Failure> {
-        let failed = |error| Failure::io("reading", &path, &error);
-        let shown = path.display();
-        // A repository may bring along a link or a FIFO under this name.
-        let metadata = std::fs::symlink_metadata(&path).map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(fail!(LockInvalid, "{shown} is not a regular file"));
-        }
-        if metadata.len() > MAX_BYTES {
-            return Err(fail!(LockTooLarge, "{shown} is larger than 4 MiB"));
-        }
-        let text = std::fs::read_to_string(&path).map_err(failed)?;
+        let text = read_text(&path)?;
         let is_marker = |line: &str| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ");
         if let Some(at) = text.lines().position(is_marker) {
             let line = u32::try_from(at + 1).ok();
-            return Err(fail!(LockInvalid, "an unfinished merge left conflict markers")
-                .at(Place::new(&path, line))
-                .hint("keep the entries of both sides, remove the markers, then run vault install"));
+            let place = Place::new(&path, line);
+            return Err(match split_conflict(&text) {
+                Some(Sides { ours, theirs }) => {
+                    let (ours, theirs) = (ours.shown(), theirs.shown());
+                    fail!(LockInvalid, "a merge of {ours} and {theirs} left conflict markers")
+                        .hint("vault install --resolve keeps the skills of both sides, and asks where they differ")
+                }
+                None => fail!(LockInvalid, "an unfinished merge left conflict markers")
+                    .hint("take a side as it is: git checkout --ours vault.lock, or --theirs"),
+            }
+            .at(place));
         }
-        let file: LockFile = toml::from_str(&text).map_err(|error| {
-            let line = error.span().map(|span| line_of(&text, span.start));
-            Failure::new(ErrorCode::LockInvalid, clean(error.message(), 300))
-                .at(Place::new(&path, line))
-        })?;
-        let LockFile { schema, skills } = file;
-        if schema != 1 {
-            return Err(fail!(
-                LockVersion,
-                "{shown} has the schema {schema}; this version reads 1"
-            )
-            .hint("it was written by a newer version: update vault"));
+        match parse_entries(&text) {
+            Ok(skills) => Ok(Self { path, skills }),
+            Err((line, failure)) => Err(failure.at(Place::new(&path, line))),
         }
-        // Two entries with one name would replace each other at every install.
-        let mut names = BTreeSet::new();
-        if let Some(twice) = skills.iter().find(|locked| !names.insert(&locked.name)) {
-            return Err(fail!(LockInvalid, "{shown} names {} twice", twice.name)
-                .hint("remove one of the two entries"));
+    }
+
+    /// Reads the two sides of a merge that left conflict markers in a lock file; `None` if there are
+    /// none.
+    pub fn read_conflict(path: &Path) -> Result<Option<Sides>, Failure> {
+        Ok(split_conflict(&read_text(path)?))
+    }
+
+    /// Returns the path at which the current project has its lock, or would have it.
+    pub fn find_path_or_new(context: &Context) -> Result<PathBuf, Failure> {
+        Ok(lock_place(context, None)?.0)
+    }
+
+    /// Returns the path of the current project's lock, or of that in the folder `root`.
+    pub fn find_path(context: &Context, root: Option<&Path>) -> Result<PathBuf, Failure> {
+        let (path, exists) = lock_place(context, root)?;
+        if exists {
+            Ok(path)
+        } else {
+            Err(no_lock(root, &path))
         }
-        // A person wrote an entry without a digest, and a misspelt member would change what it
-        // means.
-        let mut written = skills.iter().filter(|locked| locked.digest.is_none());
-        if let Some((name, member)) =
-            written.find_map(|locked| Some((&locked.name, locked.unknown.keys().next()?)))
-        {
-            let member = clean(member, 64);
-            return Err(fail!(
-                LockInvalid,
-                "{shown}: {name} has the unknown member {member}"
-            ));
-        }
-        Ok(Self { path, skills })
     }
 
     /// Fails if the source and the address of any entry disagree.
@@ -374,6 +364,64 @@ impl Lock {
         };
         write().map_err(|error| Failure::io("writing", &self.path, &error))
     }
+}
+
+/// Creates the failure for a project without a lock.
+fn no_lock(root: Option<&Path>, path: &Path) -> Failure {
+    let failure = match root {
+        Some(_) => fail!(NoLock, "{} does not exist", path.display()),
+        None => fail!(NoLock, "found no vault.lock in this folder or above it"),
+    };
+    failure.hint("vault add <source> --project creates one")
+}
+
+/// Reads the text of a lock file.
+fn read_text(path: &Path) -> Result<String, Failure> {
+    let failed = |error| Failure::io("reading", path, &error);
+    let shown = path.display();
+    // A repository may bring along a link or a FIFO under this name.
+    let metadata = std::fs::symlink_metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(fail!(LockInvalid, "{shown} is not a regular file"));
+    }
+    if metadata.len() > MAX_BYTES {
+        return Err(fail!(LockTooLarge, "{shown} is larger than 4 MiB"));
+    }
+    std::fs::read_to_string(path).map_err(failed)
+}
+
+/// Parses the entries of a lock file. The failure has the number of the wrong line, if one is.
+fn parse_entries(text: &str) -> Result<Vec<LockEntry>, (Option<u32>, Failure)> {
+    let file: LockFile = toml::from_str(text).map_err(|error| {
+        let line = error.span().map(|span| line_of(text, span.start));
+        let message = clean(error.message(), 300);
+        (line, Failure::new(ErrorCode::LockInvalid, message))
+    })?;
+    let LockFile { schema, skills } = file;
+    if schema != 1 {
+        let failure = fail!(
+            LockVersion,
+            "it has the schema {schema}; this version reads 1"
+        )
+        .hint("it was written by a newer version: update vault");
+        return Err((None, failure));
+    }
+    // Two entries with one name would replace each other at every install.
+    let mut names = BTreeSet::new();
+    if let Some(twice) = skills.iter().find(|locked| !names.insert(&locked.name)) {
+        let failure = fail!(LockInvalid, "it names {} twice", twice.name)
+            .hint("remove one of the two entries");
+        return Err((None, failure));
+    }
+    // A person wrote an entry without a digest, and a misspelt member would change what it means.
+    let mut written = skills.iter().filter(|locked| locked.digest.is_none());
+    let member = written.find_map(|locked| Some((&locked.name, locked.unknown.keys().next()?)));
+    if let Some((name, member)) = member {
+        let member = clean(member, 64);
+        let failure = fail!(LockInvalid, "{name} has the unknown member {member}");
+        return Err((None, failure));
+    }
+    Ok(skills)
 }
 
 /// Returns the lock's path and whether the file exists. Without `root`, the search goes from the

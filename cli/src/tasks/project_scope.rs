@@ -29,6 +29,15 @@ pub struct LockedProject {
 }
 
 impl ProjectScope {
+    /// Returns the flags that select the project in this folder.
+    pub const fn of_root(root: PathBuf) -> Self {
+        let root = Some(root);
+        Self {
+            is_project: true,
+            root,
+        }
+    }
+
     /// Reads the project's lock, which must exist. Returns `None` without `--project`.
     pub fn existing_project(&self, context: &Context) -> Result<Option<LockedProject>, Failure> {
         let read = || LockedProject::read_project(context, self.root.as_deref());
@@ -37,11 +46,8 @@ impl ProjectScope {
 
     /// Like [`Self::existing_project`], with an empty lock in memory if the project has none.
     pub fn project_or_new(&self, context: &Context) -> Result<Option<LockedProject>, Failure> {
-        if !self.is_project {
-            return Ok(None);
-        }
-        let lock = Lock::find_or_new(context, self.root.as_deref())?;
-        LockedProject::check_folder(context, lock).map(Some)
+        let read = || LockedProject::read_or_new(context, self.root.as_deref());
+        self.is_project.then(read).transpose()
     }
 }
 
@@ -49,6 +55,11 @@ impl LockedProject {
     /// Reads the lock of the project in this folder, or of the current project.
     pub fn read_project(context: &Context, root: Option<&Path>) -> Result<Self, Failure> {
         Self::check_folder(context, Lock::of_project(context, root)?)
+    }
+
+    /// Like [`Self::read_project`], with an empty lock in memory if the project has none.
+    pub fn read_or_new(context: &Context, root: Option<&Path>) -> Result<Self, Failure> {
+        Self::check_folder(context, Lock::find_or_new(context, root)?)
     }
 
     fn check_folder(context: &Context, lock: Lock) -> Result<Self, Failure> {

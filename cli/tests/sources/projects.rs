@@ -7,7 +7,7 @@ use super::*;
 
 /// The files of the vault and of the trust folder, without those that projects may have: bytes in
 /// the store, and records in `projects`.
-fn personal(machine: &Machine) -> BTreeMap<PathBuf, Digest> {
+pub fn personal(machine: &Machine) -> BTreeMap<PathBuf, Digest> {
     let mut files = BTreeMap::new();
     for top in [".vault", ".config/vault"] {
         for path in files_below(&machine.home.path(top)) {
@@ -25,7 +25,7 @@ fn personal(machine: &Machine) -> BTreeMap<PathBuf, Digest> {
     files
 }
 
-fn names(list: &Value) -> Vec<&str> {
+pub fn names(list: &Value) -> Vec<&str> {
     let skills = list["skills"].as_array().unwrap();
     skills
         .iter()
@@ -311,5 +311,104 @@ fn members_of_a_newer_version_stay_in_the_lock() {
     assert!(
         error["message"].as_str().unwrap().contains("rfe"),
         "{error}"
+    );
+}
+
+#[test]
+fn git_sees_the_lock_and_no_link() {
+    let machine = Machine::new();
+    for folder in [".claude/skills", ".codex"] {
+        std::fs::create_dir_all(machine.home.path(folder)).unwrap();
+    }
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command
+            .current_dir(machine.home.path("project"))
+            .args(arguments);
+        for (name, value) in [
+            ("HOME", machine.home.root()),
+            ("GIT_CONFIG_GLOBAL", Path::new("/dev/null")),
+        ] {
+            command.env(name, value);
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    git(&["init", "-q"]);
+    // The project has a skill of its own for one agent, and a `.gitignore` for the other.
+    let own = skill_md("house");
+    machine
+        .home
+        .write("project/.claude/skills/house/SKILL.md", &own);
+    machine
+        .home
+        .write("project/.agents/skills/.gitignore", "*.log");
+    git(&["add", "-A"]);
+    for name in ["csv", "pdf", "house"] {
+        machine
+            .home
+            .write(&format!("project/skills/{name}/SKILL.md"), skill_md(name));
+    }
+    let added = machine.run(&["add", "./skills", "--all", "--project"]);
+    assert_eq!(
+        added.json["warnings"][0]["code"], "foreign_skill",
+        "{}",
+        added.out
+    );
+    added.ok();
+    git(&["add", "-A"]);
+    let tracked = git(&["ls-files"]);
+    let tracked: Vec<&str> = tracked.lines().collect();
+    assert_eq!(
+        tracked,
+        [
+            ".agents/skills/.gitignore",
+            ".claude/skills/house/SKILL.md",
+            "skills/csv/SKILL.md",
+            "skills/house/SKILL.md",
+            "skills/pdf/SKILL.md",
+            "vault.lock",
+        ]
+    );
+    // The file of vault names its links and itself, and not the skill that the project tracks.
+    let ours = machine.home.read("project/.claude/skills/.gitignore");
+    assert_eq!(
+        ours,
+        "# BEGIN vault: links to the skills of vault.lock\n/.gitignore\n/csv\n/pdf\n# END vault\n"
+    );
+    let extended = machine.home.read("project/.agents/skills/.gitignore");
+    assert_eq!(
+        extended,
+        "*.log\n# BEGIN vault: links to the skills of vault.lock\n/csv\n/house\n/pdf\n# END vault\n"
+    );
+    assert_eq!(
+        machine.home.read("project/.claude/skills/house/SKILL.md"),
+        own
+    );
+    // A second run changes nothing.
+    machine.run(&["install", "--frozen"]).ok();
+    assert_eq!(
+        machine.home.read("project/.agents/skills/.gitignore"),
+        extended
+    );
+    // The lines leave with the links.
+    machine.run(&["remove", "csv", "--project"]).ok();
+    assert!(
+        !machine
+            .home
+            .read("project/.claude/skills/.gitignore")
+            .contains("csv")
+    );
+    machine.run(&["remove", "house", "pdf", "--project"]).ok();
+    assert!(
+        !machine
+            .home
+            .path("project/.claude/skills/.gitignore")
+            .exists()
+    );
+    assert_eq!(
+        machine.home.read("project/.agents/skills/.gitignore"),
+        "*.log\n"
     );
 }

@@ -430,7 +430,7 @@ fn an_archive_of_another_kind_and_a_lock_in_a_merge_say_what_to_do() {
     machine.home.write("project/vault.lock", both);
     for (arguments, hint) in [
         (&["add", "./pdf.tar.xz"][..], "zip, tar, tar.gz"),
-        (&["install"], "remove the markers"),
+        (&["install"], "vault install --resolve"),
     ] {
         let refused = machine.run(arguments);
         assert_ne!(refused.code, 0, "{}", refused.out);

@@ -1,38 +1,25 @@
 //! `vault list`: lists the installed skills, or the skills of a project and their state compared
 //! with its `vault.lock`.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-};
-
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use vault_format::{
-    name::{SkillName, SkillRef},
-    provenance::ProvenanceId,
-};
-use vault_library::{
-    Examined, Origin, Vault,
-    project::{self, Project},
-    run, shelf,
-    subscribe::LinkId,
-};
+use vault_format::name::{SkillName, SkillRef};
+use vault_library::{Origin, Vault, run, shelf, subscribe::LinkId};
 
 use super::skill::{ListedSkill, link_name, warn_of_damaged};
 use crate::{
     context::Context,
-    errors::{Exit, Failure, message_chain},
+    errors::{Exit, Failure},
     output::{
-        BOLD, Column, DIM, Report, Table, WARN, clean,
+        BOLD, Column, DIM, Report, Table, WARN, clean, either,
         origin::{describe_owner, whose_skill},
         paint,
     },
     tasks::{
         exceptions::exceptions_of,
-        project_lock::{LockEntry, digest_of_installed},
         project_scope::{LockedProject, ProjectScope},
+        project_state::ProjectSkills,
     },
 };
 
@@ -70,37 +57,11 @@ pub struct WithheldSkill {
     link: Option<LinkId>,
 }
 
-/// The output of `vault list --project`.
-#[derive(Debug, JsonSchema, Serialize)]
-pub struct ProjectSkills {
-    /// Path of the folder that contains the project's skills and its `vault.lock`.
-    project: PathBuf,
-    /// Every skill that is installed in the project or named by its lock.
-    skills: Vec<ProjectSkill>,
-    /// The agents' folders in it that show the skills; null if nothing is installed.
-    folders: Option<BTreeSet<PathBuf>>,
-}
-
-/// A skill of a project, compared with the project's `vault.lock`.
-#[derive(Debug, JsonSchema, Serialize)]
-pub struct ProjectSkill {
-    /// Name in the project.
-    name: SkillName,
-    /// Version in its signed manifest; null if it is not installed.
-    version: Option<u64>,
-    /// Source that its signed manifest records; null if it is not installed or damaged.
-    provenance: Option<ProvenanceId>,
-    /// How the skill differs from the entry of the lock.
-    state: LockState,
-    /// The first difference from what was signed; null if there is none.
-    damage: Option<String>,
-}
-
 /// Lists the installed skills, or with `--project` those of a project.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
     match arguments.scope.existing_project(context)? {
-        Some(project) => list_project(context, vault.as_ref(), project),
+        Some(project) => list_project(context, vault.as_ref(), &project),
         None => list_vault(context, vault.as_ref()),
     }
 }
@@ -189,126 +150,29 @@ fn skills_table() -> Table {
     ])
 }
 
-/// Relation of a project's skill to the lock.
-#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LockState {
-    /// Installed as the lock names it.
-    Installed,
-    /// Installed with other content than the lock names.
-    Outdated,
-    /// Installed, but the lock does not name it.
-    Unlocked,
-    /// Named by the lock, but not installed.
-    Missing,
-    /// Installed, but its files differ from those that were signed.
-    Damaged,
-}
-
-impl LockState {
-    fn compare_with_lock(read: Option<&Examined>, locked: Option<&LockEntry>) -> Self {
-        match (read, locked) {
-            (None, _) => Self::Missing,
-            (Some(_), None) => Self::Unlocked,
-            // Compare contents, because a lock entry does not have the vault's version number.
-            (Some(read), Some(locked)) if locked.digest == Some(digest_of_installed(read)) => {
-                Self::Installed
-            }
-            (Some(_), Some(_)) => Self::Outdated,
-        }
-    }
-
-    /// Returns the state in words, with the command that resolves it; empty if all is well.
-    const fn hint_text(self) -> &'static str {
-        match self {
-            Self::Installed => "",
-            Self::Outdated => "differs from vault.lock: vault install",
-            Self::Unlocked => "not in vault.lock: vault install removes it",
-            Self::Missing => "not installed: vault install",
-            Self::Damaged => "not what was installed: vault install",
-        }
-    }
-}
-
 fn list_project(
     context: &Context,
     vault: Option<&Vault>,
-    project: LockedProject,
+    project: &LockedProject,
 ) -> Result<Report, Failure> {
-    let LockedProject { lock, folder } = project;
-    let project = match vault {
-        Some(vault) => project::find_project(vault, &folder)?,
-        None => None,
-    };
-    let lock_entries = lock.skills.into_iter();
-    let locked: BTreeMap<_, _> = lock_entries
-        .map(|locked| (locked.name.clone(), locked))
-        .collect();
-    let installed = project.iter().flat_map(Project::skill_names);
-    // List skills that only the lock or only the project has, too.
-    let names: BTreeSet<_> = locked.keys().chain(installed).collect();
+    let state = ProjectSkills::read_skills(vault, project)?;
     let mut table = skills_table();
-    let mut skills = Vec::new();
-    let mut exit = Exit::Done;
-    for name in &names {
-        let read = vault.zip(project.as_ref());
-        let read = read.and_then(|(vault, project)| project.read_skill(vault, name));
-        let skill = match read {
-            // Go on after a damaged skill, and report it in the exit code.
-            Some(Err(damage)) => {
-                exit = Exit::Integrity;
-                ProjectSkill {
-                    damage: Some(message_chain(&damage)),
-                    ..ProjectSkill::new(name, None, LockState::Damaged)
-                }
-            }
-            read => {
-                let read = read.and_then(Result::ok);
-                let state = LockState::compare_with_lock(read.as_ref(), locked.get(*name));
-                ProjectSkill::new(name, read, state)
-            }
-        };
-        table.push_row(skill.to_row());
-        skills.push(skill);
+    for skill in &state.skills {
+        let from = skill.provenance.as_ref();
+        let from = from.map(|from| clean(from.as_str(), 200));
+        let version = skill.version.map(|version| version.to_string());
+        table.push_row([
+            paint(BOLD, &skill.name),
+            version.unwrap_or_default(),
+            from.unwrap_or_default(),
+            paint(DIM, skill.state.hint_text()),
+        ]);
     }
-    let text = if names.is_empty() {
+    let text = if state.skills.is_empty() {
         "The project has no skills.".to_owned()
     } else {
         context.ui.format_table(&table)
     };
-    let view = ProjectSkills {
-        project: folder.path().to_owned(),
-        skills,
-        folders: project
-            .as_ref()
-            .map(|project| project.agent_folders().clone()),
-    };
-    Ok(Report::view(view, text).with_exit(exit))
-}
-
-impl ProjectSkill {
-    fn new(name: &SkillName, read: Option<Examined>, state: LockState) -> Self {
-        let manifest = read.map(|read| read.manifest);
-        Self {
-            name: name.clone(),
-            version: manifest.as_ref().map(|manifest| manifest.version),
-            provenance: manifest.map(|manifest| manifest.provenance.identifier),
-            state,
-            damage: None,
-        }
-    }
-
-    fn to_row(&self) -> [String; 4] {
-        let text = |number: u64| number.to_string();
-        let from = self
-            .provenance
-            .as_ref()
-            .map(|from| clean(from.as_str(), 200));
-        [
-            paint(BOLD, &self.name),
-            self.version.map(text).unwrap_or_default(),
-            from.unwrap_or_default(),
-            paint(DIM, self.state.hint_text()),
-        ]
-    }
+    let exit = either(state.is_damaged(), Exit::Integrity, Exit::Done);
+    Ok(Report::view(state, text).with_exit(exit))
 }

@@ -1,6 +1,8 @@
 //! `vault outdated`: compares each skill with the source that it was added from (repository,
 //! registry, web address or folder), and lists those that have changed there. Changes nothing.
 
+mod project;
+
 use std::collections::BTreeMap;
 
 use clap::Args;
@@ -13,9 +15,12 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{BOLD, DIM, Report, WARN, Warning, clean, join, paint},
-    tasks::drift::{
-        DriftCheck, MODIFIED, UncheckedSkill, compare_sources, sort_targets, source_name,
-        warn_of_rewritten,
+    tasks::{
+        drift::{
+            DriftCheck, MODIFIED, UncheckedSkill, compare_sources, sort_targets, source_name,
+            warn_of_rewritten,
+        },
+        project_scope::ProjectScope,
     },
 };
 
@@ -27,13 +32,18 @@ registry by the version, an address by the digest, a folder of this machine by i
 nothing. Skills that cannot be compared are listed with the reason. Exit 3 if a skill is outdated \
 or its source no longer has it, 6 if its files were modified after it was signed.
 
+--project compares the entries of this project's vault.lock instead, installed or not.
+
 Examples:
   vault outdated
-  vault outdated code-review --json")]
+  vault outdated code-review --json
+  vault outdated --project --json")]
 pub struct Arguments {
     /// Skills to compare [default: all of your own]
     #[arg(value_name = "NAME")]
     names: Vec<SkillRef>,
+    #[command(flatten)]
+    scope: ProjectScope,
 }
 
 /// The output of `vault outdated`.
@@ -71,6 +81,9 @@ pub struct OutdatedSkill {
 /// Compares the named skills, or all that have a source, and lists the outdated ones. The exit code
 /// tells whether there are any.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    if let Some(project) = arguments.scope.existing_project(context)? {
+        return project::compare_project(context, project, &arguments.names);
+    }
     let vault = context.open_vault()?;
     let sorted = sort_targets(&vault, &arguments.names)?;
     // `None` if all sources are folders: then the command needs no network.

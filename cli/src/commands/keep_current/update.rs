@@ -5,6 +5,8 @@
 //! rollback holds (keeps at its version) is updated only if it is named. `--diff` shows the changes
 //! and makes none.
 
+pub mod project;
+
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -37,6 +39,7 @@ use crate::{
         },
         fetch::{self, Fetching},
         profiles,
+        project_scope::ProjectScope,
     },
 };
 
@@ -51,14 +54,21 @@ longer has stays as it is (exit 3). A file \
 that looks like a secret is taken only if the installed version has it: vault add --include takes \
 a new one. Skills without a source to update from are skipped.
 
+--project brings the entries of this project's vault.lock to what their sources have now, and \
+installs them. Your own skills stay as they are.
+
 Examples:
   vault update
   vault update code-review
-  vault update code-review --diff")]
+  vault update code-review --diff
+  vault update --project
+  vault update code-review --project --diff")]
 pub struct Arguments {
     /// Skills to update [default: all that have a source]
     #[arg(value_name = "NAME")]
     names: Vec<SkillRef>,
+    #[command(flatten)]
+    scope: ProjectScope,
     /// Show what would change, and change nothing (exit 3 if something would)
     #[arg(long)]
     diff: bool,
@@ -110,6 +120,9 @@ enum ChangedSkill {
 /// Compares the named skills, or all that have a source, and updates those that changed there; with
 /// `--diff` shows the differences instead. A skill that fails does not stop the others.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    if let Some(project) = arguments.scope.existing_project(context)? {
+        return project::update_project(context, project, &arguments.names, arguments.diff);
+    }
     let vault = context.open_vault()?;
     let sorted = sort_targets(&vault, &arguments.names)?;
     let is_named = !arguments.names.is_empty();

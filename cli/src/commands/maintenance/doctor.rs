@@ -2,6 +2,8 @@
 //! for known problems, and names the command that fixes each. A *finding* is one such problem, with
 //! a severity and a stable code.
 
+pub mod project;
+
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -21,7 +23,10 @@ use crate::{
         doctor::{FindingText, HiddenSkill, THROUGH_FOLDER, variant_maker},
         either, paint,
     },
-    tasks::profiles::{self, AgentProfile},
+    tasks::{
+        profiles::{self, AgentProfile},
+        project_scope::ProjectScope,
+    },
 };
 
 /// The arguments of `vault doctor`.
@@ -33,13 +38,15 @@ lists what needs your decision. --repair signs the unsigned skill that you name:
 because anyone who can write to the folder may have put it there. Without a name it asks about \
 each unsigned skill on a terminal, and lists them elsewhere. It refuses skills that were modified, \
 and those that an installer recorded as from a remote source (gh skill, skills, clawhub): add \
-those with `vault add`. Exit 0: no problems; 3: problems found; 6: a signature is wrong or a file \
+those with `vault add`. --project checks only the skills of this project; `vault install` fixes \
+what it finds. Exit 0: no problems; 3: problems found; 6: a signature is wrong or a file \
 was modified after signing.
 
 Examples:
   vault doctor
   vault doctor code-review
   vault doctor --fix
+  vault doctor --project
   vault doctor --reset-clock
   vault doctor code-review --repair --json")]
 #[expect(
@@ -48,19 +55,21 @@ Examples:
 )]
 pub struct Arguments {
     /// One skill: check it, and show which agents see it
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", conflicts_with = "is_project")]
     skill: Option<String>,
+    #[command(flatten)]
+    scope: ProjectScope,
     /// Fix what needs no decision: what --clean removes, and outdated agent links
-    #[arg(long, conflicts_with = "repair")]
+    #[arg(long, conflicts_with_all = ["repair", "is_project"])]
     fix: bool,
     /// Remove metadata of operating systems and editors, temporary files and broken links
-    #[arg(long)]
+    #[arg(long, conflicts_with = "is_project")]
     clean: bool,
     /// Sign the named skill, if it has no signature; without a name, ask about each
-    #[arg(long)]
+    #[arg(long, conflicts_with = "is_project")]
     repair: bool,
     /// Forget times that this machine's clock showed by mistake and that are still to come
-    #[arg(long)]
+    #[arg(long, conflicts_with = "is_project")]
     reset_clock: bool,
 }
 
@@ -88,6 +97,9 @@ pub struct Health<'a> {
 /// Resets the clock if asked, runs the checks, and makes the repairs that the flags ask for. After
 /// a repair the checks run again, so that the report shows the new state.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    if let Some(project) = arguments.scope.existing_project(context)? {
+        return project::examine_project(context, &project);
+    }
     let vault = context.open_vault()?;
     let parse = |name: &String| -> Result<SkillRef, Failure> {
         name.parse()

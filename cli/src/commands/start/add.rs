@@ -163,6 +163,14 @@ fn max_skills(text: &str) -> Result<usize, String> {
 }
 
 impl Arguments {
+    /// Creates the arguments that add these folders to the project in the folder `root`.
+    pub fn of_project(sources: Vec<String>, root: PathBuf) -> Self {
+        Self {
+            scope: ProjectScope::of_root(root),
+            ..Self::of_folders(sources)
+        }
+    }
+
     /// Creates the arguments that add these folders to the vault.
     pub fn of_folders(sources: Vec<String>) -> Self {
         Self {

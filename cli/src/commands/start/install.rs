@@ -1,5 +1,7 @@
 //! `vault install`: installs the skills of a project exactly as its `vault.lock` records them.
 
+mod resolve;
+
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,14 +10,16 @@ use serde::Serialize;
 use vault_format::name::SkillName;
 use vault_library::{admit::AdmitReport, agents::ProjectLinks};
 
+use self::resolve::{Resolution, resolve_conflict};
 use crate::{
     context::Context,
     errors::Failure,
-    output::{DIM, Report, count, either, join},
+    output::{DIM, Report, count, join},
     tasks::{
         admission::outcomes::{FailedSkill, Outcomes},
-        fetch,
+        project_drift::check_addresses,
         project_install::{ProjectInstaller, Wanted},
+        project_lock::Lock,
         project_scope::LockedProject,
     },
 };
@@ -33,18 +37,29 @@ agents read a project's skills. They replace none of your own skills and are not
 An entry that names only a source is resolved and written to the lock. With --frozen this is an \
 error (exit 3), and the lock is never written.
 
+If two branches changed vault.lock and git left conflict markers in it, --resolve keeps the skills \
+of both, and asks where they differ.
+
 Examples:
   vault install
   vault install --frozen
-  vault install --update
+  vault install --resolve
   vault list --project")]
 pub struct Arguments {
     /// Never write the lock; fail if it is incomplete
     #[arg(long)]
     frozen: bool,
-    /// Update the lock to what the sources have now
-    #[arg(long, conflicts_with = "frozen")]
-    update: bool,
+    /// Put the two sides of an unfinished merge together: ask where they differ, or take one
+    #[arg(
+        long,
+        value_name = "SIDE",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "ask",
+        conflicts_with = "frozen"
+    )]
+    resolve: Option<Resolution>,
     /// The project's folder [default: that of the nearest vault.lock]
     #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
@@ -68,29 +83,41 @@ pub struct Installation {
 
 /// Installs the skills in the project's lock.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    if let Some(resolution) = arguments.resolve {
+        let path = Lock::find_path(context, arguments.root.as_deref())?;
+        resolve_conflict(context, path, resolution)?;
+    }
     let project = LockedProject::read_project(context, arguments.root.as_deref())?;
+    install_project(context, project, arguments.frozen)
+}
+
+/// Installs the skills of a project. With `is_frozen`, the lock is never written.
+pub fn install_project(
+    context: &Context,
+    project: LockedProject,
+    is_frozen: bool,
+) -> Result<Report, Failure> {
     let LockedProject { mut lock, folder } = project;
     // Check this before the first request: reviewers read the source of an entry, but vault fetches
     // its address.
-    lock.check_addresses(&fetch::parse_options(context)?)?;
+    check_addresses(context, &lock)?;
     let stale = lock.skills.iter().filter(|locked| locked.digest.is_none());
     let stale = join(stale.map(|locked| &locked.name));
     // `--frozen` installs only what was reviewed. An entry without a digest would install whatever
     // its source has today.
-    if arguments.frozen && !stale.is_empty() {
+    if is_frozen && !stale.is_empty() {
         return Err(
             fail!(LockStale, "{} is out of date: {stale}", lock.path.display())
                 .hint("run vault install without --frozen, and commit the lock"),
         );
     }
     let mut install = ProjectInstaller::new(context, folder)?;
-    let wanted = either(arguments.update, Wanted::Current, Wanted::Locked);
     let mut outcomes = Outcomes::new(context);
     let mut is_changed = false;
     // A copy, because the loop replaces entries of the lock.
     for locked in lock.skills.clone() {
         let result = install
-            .install_entry(&locked, wanted)
+            .install_entry(&locked, Wanted::Locked)
             .map(|(outcome, settled)| {
                 if let Some(entry) = settled.filter(|entry| *entry != locked) {
                     is_changed = true;

@@ -4,6 +4,7 @@
 //! Nothing changes before the user confirms the summary. The report lists commands that undo the
 //! changes.
 
+mod project;
 mod questions;
 
 use std::path::PathBuf;
@@ -40,6 +41,7 @@ use crate::{
         admission::include_unknown,
         agent_writes, key_changes,
         profiles::{self, AgentProfile},
+        project_scope::LockedProject,
         starter,
     },
 };
@@ -54,10 +56,15 @@ private keys, *.key, *.pem), unless --include names one by its path in the skill
 does not hold is never deleted: it moves to <folder>.bak, and setup names it. Scripts use `vault \
 add` and `vault sync-profiles` instead.
 
+In a repository it first asks whether to set up vault for you or for this project. For a project, it \
+installs what vault.lock names, or records skills of the repository in a new vault.lock.
+
 Examples:
   vault setup
   vault setup --review
-  vault setup --advanced")]
+  vault setup --advanced
+  vault setup --project")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Arguments {
     /// Ask about each skill and show how it differs from the vault's copy
     #[arg(long)]
@@ -68,6 +75,12 @@ pub struct Arguments {
     /// Do not offer starter skills
     #[arg(long)]
     no_starters: bool,
+    /// Set up this project; in a repository, the wizard asks which of the two
+    #[arg(long, conflicts_with_all = ["personal", "review", "advanced", "no_starters", "include"])]
+    project: bool,
+    /// Set up your own vault, also in a repository
+    #[arg(long)]
+    personal: bool,
     /// Import this file although it looks like a secret; repeatable
     #[arg(long, value_name = "FILE")]
     include: Vec<String>,
@@ -140,12 +153,18 @@ struct FailedImport {
 
 /// Scans the machine, asks the questions, shows the plan, and carries it out after a confirmation.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let is_for_project = arguments.project
+        || !arguments.personal && context.ui.may_ask() && project::ask_for_project(context)?;
+    if is_for_project {
+        let project = LockedProject::read_or_new(context, None)?;
+        return project::set_up_project(context, project);
+    }
     if !context.ui.may_ask() {
         return Err(fail!(
             NoTtyError,
             "NoTtyError: setup asks questions and needs a terminal"
         )
-        .hint("in scripts: vault add <folder>, then vault sync-profiles"));
+        .hint("in scripts: vault add <folder>, then vault sync-profiles; for a project: vault install"));
     }
     // In remote mode the agents read skills from a service, so there is no folder to link.
     if context.settings()?.text("VAULT_MODE") == Some("remote") {

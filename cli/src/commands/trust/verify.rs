@@ -1,6 +1,8 @@
 //! `vault verify`: checks that installed skills, exported archives and exported sites are exactly
 //! what was signed.
 
+mod project;
+
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -32,13 +34,14 @@ use crate::{
         origin::{self, SigningKey},
         shell_path,
     },
-    tasks::key_changes,
+    tasks::{key_changes, project_scope::ProjectScope},
 };
 
 /// The arguments of `vault verify`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Without a name, verifies every installed skill. With a path, verifies a folder, zip, tar.gz or \
+Without a name, verifies every installed skill. With --project, verifies those of this project, \
+which must also be the ones that its vault.lock names (exit 3). With a path, verifies a folder, zip, tar.gz or \
 bundle against its signed manifest (NAME.manifest.json beside it, as `vault export` writes it), \
 or a whole exported site. An export contains the keys of its vault; they count if this machine \
 knows the vault, or if --expect-key names it. This command never uses the network.
@@ -52,15 +55,18 @@ publishers and no release that they signed lists the skill.
 Examples:
   vault verify
   vault verify code-review
+  vault verify --project
   vault verify ./code-review.zip --expect-key vlt:2abc-…/2
   vault verify ./code-review --fix-modes
   vault verify ./site")]
 pub struct Arguments {
     /// An installed skill, or an exported file or folder (`./name` is always a path)
-    #[arg(value_name = "NAME|PATH")]
+    #[arg(value_name = "NAME|PATH", conflicts_with = "is_project")]
     what: Option<String>,
+    #[command(flatten)]
+    scope: ProjectScope,
     /// The fingerprint of the vault that must have signed it, from `vault key show`
-    #[arg(long, value_name = "FINGERPRINT")]
+    #[arg(long, value_name = "FINGERPRINT", conflicts_with = "is_project")]
     expect_key: Option<VaultFingerprint>,
     /// The signed manifest, if it is not beside the path
     #[arg(long, value_name = "FILE")]
@@ -175,6 +181,9 @@ pub struct VerifiedArtifact {
 
 /// Verifies the target, or every installed skill if no target is given.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    if let Some(project) = arguments.scope.existing_project(context)? {
+        return project::verify_project(context, &project);
+    }
     let vault = context.existing_vault()?;
     let known_vaults = vault
         .as_ref()
