@@ -223,123 +223,132 @@ fn a_frozen_install_writes_no_lock() {
     assert_eq!(machine.home.read("project/vault.lock"), open);
 }
 
-#[test]
-fn branches_that_changed_the_lock_merge_or_name_the_command_that_does() {
-    let machine = Machine::new();
-    let skills = ["alpha", "beta", "gamma", "kappa", "omega"];
-    for name in skills {
-        machine
-            .home
-            .write(&format!("project/skills/{name}/SKILL.md"), skill_md(name));
+/// A project in a git repository, whose branches change its lock.
+struct Branches {
+    machine: Machine,
+}
+
+impl Branches {
+    /// Makes the branch `main` with the skills `beta` and `kappa`, of six that the project has.
+    fn new() -> Self {
+        let branches = Self {
+            machine: Machine::new(),
+        };
+        for name in ["alpha", "beta", "chi", "gamma", "kappa", "omega"] {
+            branches.write(name, "Do it.");
+        }
+        branches.git(&["init", "-q", "-b", "main"]);
+        branches.add(&["beta", "kappa"]);
+        branches.git(&["add", "-A"]);
+        branches.git(&["commit", "-qm", "main"]);
+        branches
     }
-    let try_git = |arguments: &[&str]| {
+
+    fn write(&self, name: &str, body: &str) {
+        let text = skill_md(name).replace("Do it.", body);
+        let path = format!("project/skills/{name}/SKILL.md");
+        self.machine.home.write(&path, text);
+    }
+
+    fn try_git(&self, arguments: &[&str]) -> bool {
         let mut command = Command::new("git");
         let identity = ["-c", "user.name=A", "-c", "user.email=a@example.com"];
         command
-            .current_dir(machine.home.path("project"))
+            .current_dir(self.machine.home.path("project"))
             .args(identity)
-            .args(arguments);
-        command
-            .env("HOME", machine.home.root())
+            .args(arguments)
+            .env("HOME", self.machine.home.root())
             .env("GIT_CONFIG_GLOBAL", "/dev/null");
         command.output().unwrap().status.success()
-    };
-    let git = |arguments: &[&str]| assert!(try_git(arguments), "{arguments:?}");
-    let commit = |branch: &str, skills: &[&str]| {
-        git(&["checkout", "-q", "-b", branch, "main"]);
+    }
+
+    fn git(&self, arguments: &[&str]) {
+        assert!(self.try_git(arguments), "{arguments:?}");
+    }
+
+    fn add(&self, skills: &[&str]) {
         for skill in skills {
-            machine
-                .run(&["add", &format!("./skills/{skill}"), "--project"])
-                .ok();
+            let source = format!("./skills/{skill}");
+            self.machine.run(&["add", &source, "--project"]).ok();
         }
-        git(&["commit", "-qam", branch]);
-    };
-    git(&["init", "-q", "-b", "main"]);
-    machine
-        .run(&["add", "./skills/beta", "./skills/kappa", "--project"])
-        .ok();
-    git(&["add", "-A"]);
-    git(&["commit", "-qm", "first"]);
-    commit("first", &["alpha"]);
-    commit("last", &["omega"]);
-    commit("gamma", &["gamma"]);
-    machine.home.write(
-        "project/skills/kappa/SKILL.md",
-        skill_md("kappa").replace("Do it.", "Do A."),
-    );
-    git(&["checkout", "-q", "-b", "kappa-a", "main"]);
-    machine.run(&["update", "kappa", "--project"]).ok();
-    git(&["commit", "-qam", "a"]);
+    }
+
+    /// Makes a branch of `main` whose lock has these skills, too.
+    fn branch(&self, name: &str, skills: &[&str]) {
+        self.git(&["checkout", "-q", "-b", name, "main"]);
+        self.add(skills);
+        self.git(&["commit", "-qam", name]);
+    }
+
+    /// Makes a branch of `main` in which `kappa` has another text.
+    fn branch_of_kappa(&self, name: &str, body: &str) {
+        self.git(&["checkout", "-q", "-b", name, "main"]);
+        self.write("kappa", body);
+        self.machine.run(&["update", "kappa", "--project"]).ok();
+        self.git(&["commit", "-qam", name]);
+    }
+
+    #[track_caller]
+    fn locks(&self, skills: &[&str]) {
+        let list = self.machine.run(&["list", "--project"]).ok();
+        assert_eq!(names(&list), skills);
+    }
+}
+
+#[test]
+fn branches_that_changed_the_lock_merge_or_name_the_command_that_does() {
+    let branches = Branches::new();
+    let machine = &branches.machine;
+    branches.branch("first", &["alpha"]);
+    branches.branch("last", &["omega"]);
+    branches.branch("gamma", &["gamma"]);
     // Entries at different places merge by themselves.
-    git(&["checkout", "-q", "-B", "merged", "first"]);
-    git(&["merge", "-q", "-m", "m", "last"]);
-    git(&["merge", "-q", "-m", "m", "gamma"]);
-    let merged = machine.run(&["install"]).ok();
-    let list = machine.run(&["list", "--project"]).ok();
-    assert_eq!(
-        names(&list),
-        ["alpha", "beta", "gamma", "kappa", "omega"],
-        "{merged}"
-    );
+    branches.git(&["checkout", "-q", "-b", "merged", "first"]);
+    branches.git(&["merge", "-q", "-m", "m", "last"]);
+    branches.git(&["merge", "-q", "-m", "m", "gamma"]);
+    machine.run(&["install"]).ok();
+    branches.locks(&["alpha", "beta", "gamma", "kappa", "omega"]);
     // The same place is a conflict, which names both sides and the command.
-    git(&["checkout", "-q", "-B", "left", "main"]);
-    machine
-        .home
-        .write("project/skills/chi/SKILL.md", skill_md("chi"));
-    machine.run(&["add", "./skills/chi", "--project"]).ok();
-    git(&["commit", "-qam", "chi"]);
-    assert!(!try_git(&["merge", "-q", "-m", "m", "gamma"]));
+    branches.branch("chi", &["chi"]);
+    assert!(!branches.try_git(&["merge", "-q", "-m", "m", "gamma"]));
     let error = machine.run(&["install"]).fails(1, "lock_invalid");
     let message = error["message"].as_str().unwrap();
     assert!(
         message.contains("HEAD") && message.contains("gamma"),
         "{error}"
     );
-    assert!(
-        error["hint"]
-            .as_str()
-            .unwrap()
-            .contains("vault install --resolve"),
-        "{error}"
-    );
-    for command in [["list"], ["outdated"], ["update"], ["verify"], ["doctor"]] {
-        machine
-            .run(&[&command[..], &["--project"]].concat())
-            .fails(1, "lock_invalid");
+    let hint = error["hint"].as_str().unwrap();
+    assert!(hint.contains("vault install --resolve"), "{error}");
+    for command in ["list", "outdated", "update", "verify", "doctor"] {
+        let refused = machine.run(&[command, "--project"]);
+        refused.fails(1, "lock_invalid");
     }
     machine.run(&["install", "--resolve"]).ok();
-    let list = machine.run(&["list", "--project"]).ok();
-    assert_eq!(names(&list), ["beta", "chi", "gamma", "kappa"]);
-    git(&["commit", "-qam", "resolved"]);
-    // Other content for one skill is a question, which a flag answers.
-    git(&["checkout", "-q", "-B", "a", "kappa-a"]);
-    git(&["checkout", "-q", "-B", "b", "main"]);
-    machine.home.write(
-        "project/skills/kappa/SKILL.md",
-        skill_md("kappa").replace("Do it.", "Do C."),
-    );
-    machine.run(&["update", "kappa", "--project"]).ok();
-    git(&["commit", "-qam", "c"]);
-    assert!(!try_git(&["merge", "-q", "-m", "m", "a"]));
-    let conflict = machine.home.read("project/vault.lock");
-    let asked = machine.run(&["install", "--resolve"]).fails(2, "no_tty");
-    assert!(
-        asked["hint"].as_str().unwrap().contains("--resolve=theirs"),
-        "{asked}"
-    );
-    assert_eq!(machine.home.read("project/vault.lock"), conflict);
-    machine.home.write(
-        "project/skills/kappa/SKILL.md",
-        skill_md("kappa").replace("Do it.", "Do A."),
-    );
-    machine.run(&["install", "--resolve=theirs"]).ok();
-    let installed = machine.home.read("project/.vault/skills/kappa/SKILL.md");
-    assert!(installed.contains("Do A."), "{installed}");
+    branches.locks(&["beta", "chi", "gamma", "kappa"]);
     // Markers that are broken are never guessed at.
-    machine
-        .home
-        .write("project/vault.lock", "<<<<<<< HEAD\nschema = 1\n");
+    let broken = "<<<<<<< HEAD\nschema = 1\n";
+    machine.home.write("project/vault.lock", broken);
     machine
         .run(&["install", "--resolve"])
         .fails(1, "lock_invalid");
+    assert_eq!(machine.home.read("project/vault.lock"), broken);
+}
+
+#[test]
+fn two_branches_that_changed_one_skill_are_a_question() {
+    let branches = Branches::new();
+    let machine = &branches.machine;
+    branches.branch_of_kappa("a", "Do A.");
+    branches.branch_of_kappa("b", "Do B.");
+    assert!(!branches.try_git(&["merge", "-q", "-m", "m", "a"]));
+    let conflict = machine.home.read("project/vault.lock");
+    let asked = machine.run(&["install", "--resolve"]).fails(2, "no_tty");
+    let hint = asked["hint"].as_str().unwrap();
+    assert!(hint.contains("--resolve=theirs"), "{asked}");
+    assert_eq!(machine.home.read("project/vault.lock"), conflict);
+    branches.write("kappa", "Do A.");
+    machine.run(&["install", "--resolve=theirs"]).ok();
+    let installed = machine.home.read("project/.vault/skills/kappa/SKILL.md");
+    assert!(installed.contains("Do A."), "{installed}");
+    branches.locks(&["beta", "kappa"]);
 }
