@@ -334,6 +334,52 @@ pub(crate) const fn in_file(position: Position) -> Position {
     Position::new(position.line.saturating_add(1), position.column)
 }
 
+/// A text of the frontmatter as a reader of YAML gets it.
+pub(crate) struct FrontmatterText {
+    /// The key of the value, or of the list that it is in.
+    pub key: String,
+    pub value: String,
+    /// The line of the file at which it begins, from 1.
+    pub line: u32,
+}
+
+/// Returns the texts of the frontmatter in their order; none if it cannot be read, or if each of its
+/// lines is a key with a value that stands there as it is.
+pub(crate) fn frontmatter_texts(text: &str) -> Vec<FrontmatterText> {
+    let Ok(parts) = split_frontmatter(text) else {
+        return Vec::new();
+    };
+    let is_plain = |line: &str| {
+        let key = line.split_once(':').map_or("", |(key, _)| key);
+        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+        !key.is_empty() && key.chars().all(is_letter) && !line.contains(['\\', '&', '<'])
+    };
+    let mut texts = Vec::new();
+    if !parts.yaml.lines().all(is_plain)
+        && let Ok((root, _)) = read_yaml(parts.yaml)
+    {
+        collect_texts(&root, "", &mut texts);
+    }
+    texts
+}
+
+fn collect_texts(node: &yaml::Node, key: &str, texts: &mut Vec<FrontmatterText>) {
+    match &node.value {
+        yaml::Value::Text(value) => texts.push(FrontmatterText {
+            key: key.to_owned(),
+            value: value.clone(),
+            line: in_file(node.at).line,
+        }),
+        yaml::Value::List(items) => items
+            .iter()
+            .for_each(|item| collect_texts(item, key, texts)),
+        yaml::Value::Map(members) => members
+            .iter()
+            .for_each(|member| collect_texts(&member.node, &member.key, texts)),
+        yaml::Value::Null | yaml::Value::Bool(_) | yaml::Value::Number(_) => {}
+    }
+}
+
 /// Maximum number of values in one frontmatter that are quoted in order to read it.
 const MOST_MENDED: usize = 8;
 

@@ -21,14 +21,9 @@ fn offset_of_inner(line: &[u8], length: usize) -> usize {
     line.trim_ascii_end().len().saturating_sub(length)
 }
 
-/// Splits Markdown. With `joins_values`, a value of the frontmatter that has several lines is read
-/// as one text; otherwise each line of the frontmatter is a statement.
-pub(super) fn split_markdown(
-    builder: &mut Builder<'_>,
-    lines: &[(usize, usize)],
-    joins_values: bool,
-) {
-    let mut at = read_frontmatter(builder, lines, joins_values);
+/// Splits Markdown. Each line of the frontmatter is a statement.
+pub(super) fn split_markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
+    let mut at = read_frontmatter(builder, lines);
     while at < lines.len() {
         let (start, end) = lines[at];
         let text = strip_quote_marks(builder.line(lines[at]));
@@ -143,11 +138,7 @@ fn read_framed_rows(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: u
     end
 }
 
-fn read_frontmatter(
-    builder: &mut Builder<'_>,
-    lines: &[(usize, usize)],
-    joins_values: bool,
-) -> usize {
+fn read_frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usize {
     let is_rule = |builder: &Builder<'_>, at: usize| {
         lines.get(at).is_some_and(|line| {
             builder.line(*line).trim_ascii_end().ends_with(b"---") && line.1 - line.0 <= 8
@@ -159,11 +150,6 @@ fn read_frontmatter(
     let Some(close) = (1..lines.len().min(2_000)).find(|at| is_rule(builder, *at)) else {
         return 0;
     };
-    if joins_values {
-        read_values(builder, &lines[1..close]);
-        builder.begin_section(lines[close].1, None);
-        return close + 1;
-    }
     for line in &lines[1..close] {
         // YAML drops comments, but agents read the raw file, and people see neither.
         let is_comment = builder.line(*line).trim_ascii().starts_with(b"#");
@@ -173,60 +159,6 @@ fn read_frontmatter(
     // Rules over a section must not combine the frontmatter with the text below it.
     builder.begin_section(lines[close].1, None);
     close + 1
-}
-
-/// Splits the lines of a frontmatter into sentences, of which one may have several lines: lines
-/// that are indented deeper than their key continue its value, unless they begin a key or an item.
-fn read_values(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
-    let indent = |line: &[u8]| line.iter().take_while(|byte| **byte == b' ').count();
-    // The line at which the present value begins, and its indentation.
-    let mut begun: Option<(usize, usize)> = None;
-    // The indentation of the key whose value is a block scalar (`|` or `>`): every deeper line
-    // belongs to that value, whatever it begins with.
-    let mut scalar: Option<usize> = None;
-    for at in 0..lines.len() {
-        let line = builder.line(lines[at]);
-        let text = line.trim_ascii();
-        let (depth, is_blank) = (indent(line), text.is_empty());
-        let begins_entry = is_item(text) || begins_key(text);
-        let opens_scalar = opens_block_scalar(text);
-        let is_in_scalar = !is_blank && scalar.is_some_and(|key| depth > key);
-        let is_deeper = begun.is_some_and(|(_, key)| is_in_scalar || depth > key && !begins_entry);
-        if is_deeper && !is_blank {
-            builder.join_lines_at(lines[at - 1].1);
-            continue;
-        }
-        if let Some((first, _)) = begun.take() {
-            split_sentences(builder, lines[first].0, lines[at - 1].1, FRONT);
-        }
-        if !is_blank {
-            begun = Some((at, depth));
-            if !is_in_scalar {
-                scalar = opens_scalar.then_some(depth);
-            }
-        }
-    }
-    if let (Some((first, _)), Some(last)) = (begun, lines.last()) {
-        split_sentences(builder, lines[first].0, last.1, FRONT);
-    }
-}
-
-/// Tells whether a line of YAML begins with a key.
-fn begins_key(text: &[u8]) -> bool {
-    let letters = text
-        .iter()
-        .take_while(|byte| byte.is_ascii_alphanumeric() || b"_-.\"'".contains(byte))
-        .count();
-    matches!(text[letters..], [b':'] | [b':', b' ', ..]) && letters > 0
-}
-
-/// Tells whether the value of a line of YAML is a block scalar on the lines below it.
-fn opens_block_scalar(text: &[u8]) -> bool {
-    let mark = text.trim_ascii_end();
-    let digits = |byte: &&u8| byte.is_ascii_digit() || b"+-".contains(byte);
-    let signs = mark.iter().rev().take_while(digits).count();
-    let mark = &mark[..mark.len() - signs];
-    mark.ends_with(b"|") || mark.ends_with(b">")
 }
 
 /// Returns the character and the length of the mark that opens a fenced block.
@@ -389,7 +321,7 @@ fn is_item(text: &[u8]) -> bool {
 /// Splits a range into sentences: at a full stop, an exclamation or question mark, or a full-width
 /// stop, if white space or the end follows. The stop of an abbreviation ends no sentence. Text in
 /// code marks is not split.
-fn split_sentences(builder: &mut Builder<'_>, start: usize, end: usize, place: u16) {
+pub(super) fn split_sentences(builder: &mut Builder<'_>, start: usize, end: usize, place: u16) {
     let mut from = start;
     let mut at = start;
     let mut in_code = false;

@@ -301,40 +301,40 @@ fn scan_text(
         place.push_text(scan, &hit, offset, text);
     }
     if matches!(kind, Kind::Markdown | Kind::Plain) {
-        scan_shown(
-            scan,
-            &place,
-            unbroken::frontmatter_end(&reading, &segments),
-            &weights,
-        );
+        scan_shown(scan, &place, weights);
     }
     scan_joined(&reading, &segments, scan, &place, &seen);
     scan_decoded(&source.raw, is_signature, scan, &place);
     true
 }
 
-/// Scans a Markdown text again as it is shown, without comments and escapes. Reports what the first
-/// scan did not see, or weighed less; `weights` has the weight of each rule's match at each offset
-/// of the raw text.
+/// Scans a Markdown text again as it is shown, without comments and escapes, and the values of its
+/// frontmatter. Reports what the scans before did not see, or weighed less; `weights` has the weight
+/// of each rule's match at each offset of the raw text.
 fn scan_shown(
     scan: &mut Scan,
     place: &FilePlace<'_>,
-    front: Option<usize>,
-    weights: &HashMap<(&'static str, usize), u8>,
+    mut weights: HashMap<(&'static str, usize), u8>,
 ) {
-    scan.work += place.raw.len() as u64;
-    let front = front.unwrap_or(place.raw.len());
-    let Some(mut reading) = unbroken::read_unbroken(place.raw, front) else {
-        return;
-    };
-    scan.work += 2 * reading.bytes.len() as u64;
-    let segments = segment::split_shown(&mut reading.bytes);
-    for hit in scan.run_on(&reading.bytes, &segments) {
-        let offset = reading.raw_offset(hit.at);
-        let before = weights.get(&(hit.rule.rule.id, offset));
-        if before.is_none_or(|before| hit.act.rank() < *before) {
-            let text = &reading.bytes[hit.at.min(hit.span.end)..hit.span.end];
-            place.push_text(scan, &hit, offset, text);
+    scan.work += 2 * place.raw.len() as u64;
+    let texts = unbroken::read_unbroken(place.raw);
+    let texts = texts.into_iter().map(|text| (text, false));
+    let values = unbroken::read_values(place.raw).map(|text| (text, true));
+    for (mut reading, is_values) in texts.chain(values) {
+        scan.work += 2 * reading.bytes.len() as u64;
+        let segments = if is_values {
+            segment::split_values(&mut reading.bytes)
+        } else {
+            segment::split_text(&mut reading.bytes, Kind::Markdown)
+        };
+        for hit in scan.run_on(&reading.bytes, &segments) {
+            let offset = reading.raw_offset(hit.at);
+            let weight = weights.entry((hit.rule.rule.id, offset)).or_insert(u8::MAX);
+            if hit.act.rank() < *weight {
+                *weight = hit.act.rank();
+                let text = &reading.bytes[hit.at.min(hit.span.end)..hit.span.end];
+                place.push_text(scan, &hit, offset, text);
+            }
         }
     }
 }

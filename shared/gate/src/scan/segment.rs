@@ -10,11 +10,11 @@ pub(super) use super::spans::{Segments, Span};
 use std::path::Path;
 
 use super::{
-    markdown::split_markdown,
+    markdown::{split_markdown, split_sentences},
     script::split_code,
     spans::{Builder, line_ranges},
 };
-use crate::rule::place::{CODE, DATA, SHELL};
+use crate::rule::place::{CODE, DATA, FRONT, SHELL};
 
 /// The kind of a file, which decides how it is split.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -82,7 +82,7 @@ pub(super) fn split_text(bytes: &mut [u8], kind: Kind) -> Segments {
     let mut builder = Builder::new(bytes);
     match kind {
         // Read text of an unknown kind as Markdown, because it may be prose for an agent.
-        Kind::Markdown | Kind::Plain => split_markdown(&mut builder, &lines, false),
+        Kind::Markdown | Kind::Plain => split_markdown(&mut builder, &lines),
         Kind::Shell => split_code(&mut builder, &lines, SHELL),
         Kind::Code => split_code(&mut builder, &lines, CODE),
         Kind::Data => split_code(&mut builder, &lines, DATA),
@@ -90,12 +90,13 @@ pub(super) fn split_text(bytes: &mut [u8], kind: Kind) -> Segments {
     builder.finish()
 }
 
-/// Splits Markdown as it is shown: a value of the frontmatter that has several lines is read as
-/// one text, sentence by sentence.
-pub(super) fn split_shown(bytes: &mut [u8]) -> Segments {
+/// Splits the values of a frontmatter, each on a line of its own, into sentences.
+pub(super) fn split_values(bytes: &mut [u8]) -> Segments {
     let lines = line_ranges(bytes);
     let mut builder = Builder::new(bytes);
-    split_markdown(&mut builder, &lines, true);
+    for (start, end) in lines {
+        split_sentences(&mut builder, start, end, FRONT);
+    }
     builder.finish()
 }
 
@@ -113,7 +114,7 @@ pub(super) fn split_lines(bytes: &mut [u8], place: u16) -> Segments {
 mod tests {
     use super::super::spans::MAX_STATEMENT;
     use super::*;
-    use crate::rule::place::{COMMENT, FRONT, HEAD, HIDDEN, PROSE, TABLE};
+    use crate::rule::place::{COMMENT, HEAD, HIDDEN, PROSE, TABLE};
 
     fn statements(text: &str, kind: Kind) -> Vec<(String, u16)> {
         let mut bytes = text.as_bytes().to_vec();

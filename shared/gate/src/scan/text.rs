@@ -98,6 +98,7 @@ fn decode_utf16(bytes: &[u8]) -> Option<String> {
 }
 
 /// The text on which rules run, with a table that maps its offsets back to the file.
+#[derive(Default)]
 pub(super) struct NormalizedText {
     /// The text in lower case. Line breaks are where the raw text has them, until the module
     /// `segment` joins lines.
@@ -156,7 +157,7 @@ impl NormalizedText {
     }
 
     /// Adds the part of the raw text that begins at `start`.
-    fn add_part(&mut self, part: &str, start: usize) {
+    pub(super) fn add_part(&mut self, part: &str, start: usize) {
         let mut shift = self
             .steps
             .last()
