@@ -52,7 +52,7 @@ const NAMES: [(Effect, &str); 15] = [
     ),
     (
         Effect::Reads,
-        " open read_text read_bytes readfile readfilesync createreadstream file_get_contents readalltext readallbytes readalllines fopen get-content gc readtextfile readtextfilesync loadtxt ",
+        " open read_text read_bytes readfile readfilesync createreadstream file_get_contents readalltext readallbytes readalllines fopen get-content gc readtextfile readtextfilesync loadtxt streamreader ",
     ),
     (
         Effect::WritesSecond,
@@ -65,7 +65,7 @@ const NAMES: [(Effect, &str); 15] = [
     ),
     (
         Effect::Sends,
-        " fetch urlopen axios got ky needle sendbeacon sendmail send_message sendall sendto uploadstring uploadstringtaskasync uploaddata uploadvalues postasync putasync sendasync postasjsonasync invoke-restmethod invoke-webrequest irm iwr send-mailmessage gethostbyname resolve-dnsname put_object storbinary send_raw_email ",
+        " fetch urlopen axios got ky needle sendbeacon sendmail send_message sendall sendto uploadstring uploadstringtaskasync uploaddata uploadvalues postasync putasync sendasync postasjsonasync invoke-restmethod invoke-webrequest irm iwr send-mailmessage gethostbyname resolve-dnsname put_object storbinary send_raw_email goto chat_postmessage files_upload files_upload_v2 create_gist create_issue append_row append_rows upload_fileobj upload_from_string upload_from_file upload_blob putfo capture_message capture_exception send_document ",
     ),
     (
         Effect::SendsThere,
@@ -125,6 +125,10 @@ pub(super) fn effect_of(path: &str, is_python: bool) -> Effect {
         }
         (_, "exec") if is_python && path == "exec" => return Effect::Runs,
         ("scriptblock", "create") => return Effect::Runs,
+        ("streamreader", "new") => return Effect::Reads,
+        (_, "create") if path.ends_with("gists.create") || path.ends_with("files().create") => {
+            return Effect::Sends;
+        }
         ("child_process" | "cp" | "exec" | "require()", "exec") if !is_python => {
             return Effect::Starts;
         }

@@ -10,6 +10,8 @@ mod scripts;
 mod secrets;
 mod senders;
 
+pub(super) use senders::next_config;
+
 use super::graph::{Flow, Node, Place};
 use super::program::{Call, Code, Language, Program};
 use super::stores::{ENVIRONMENT, find_store, is_public};
@@ -49,7 +51,7 @@ const LONGEST_PRINTED: usize = 64 << 10;
 const LONGEST_TEXT: usize = 256;
 
 /// Programs that print the files that they are given, in some form.
-const READERS: &str = " cat head tail tac nl rev base64 base32 gzip zcat gunzip bzip2 xz zstd xxd od hexdump strings openssl gpg fold paste sort uniq uuencode pv iconv more less bat basenc sqlite3 ";
+const READERS: &str = " cat head tail tac nl rev base64 base32 gzip zcat gunzip bzip2 xz zstd xxd od hexdump strings openssl gpg fold paste sort uniq uuencode pv iconv more less bat basenc sqlite3 type ";
 /// Programs that print parts of them.
 const SELECTORS: &str = " grep egrep fgrep rg sed awk gawk cut jq yq perl tr ";
 /// Programs that print the names of files that they are given.
@@ -161,7 +163,9 @@ pub(super) fn run(program: &mut Program, command: &Command) {
         "read" | "mapfile" | "readarray" => call.read_variables(program),
         "source" | "." => call.import(program),
         "eval" | "trap" => call.evaluate(program),
-        "su" | "runuser" | "watch" | "tmux" | "screen" | "script" => call.run_lines(program),
+        "su" | "runuser" | "cmd" | "watch" | "tmux" | "screen" | "script" => {
+            call.run_lines(program);
+        }
         "at" | "batch" | "crontab" => call.run_printed(program, Language::Shell),
         "alias" => call.add_alias(program),
         "echo" | "printf" => call.print(program),

@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fmt::Write as _;
 
 /// Number of a value.
 pub(super) type Node = u32;
@@ -134,7 +135,9 @@ impl State {
 /// The values of a skill and the ways between them.
 #[derive(Default)]
 pub(super) struct Graph {
-    keys: HashMap<String, Node>,
+    pub(super) keys: HashMap<String, Node>,
+    /// The last key.
+    buffer: String,
     edges: Vec<Edge>,
     count: Node,
     /// Texts of literals that may be addresses.
@@ -167,23 +170,26 @@ impl Graph {
     }
 
     /// Returns the value with this key, which is the same each time.
-    pub(super) fn keyed(&mut self, key: String) -> Node {
-        if let Some(node) = self.keys.get(&key) {
-            return *node;
+    pub(super) fn keyed(&mut self, key: std::fmt::Arguments<'_>) -> Node {
+        // Most keys are known, so no text is made for each use of one.
+        let mut text = std::mem::take(&mut self.buffer);
+        text.clear();
+        let _ = text.write_fmt(key);
+        let known = self.keys.get(text.as_str()).copied();
+        let node = known.unwrap_or_else(|| self.fresh());
+        if known.is_none() {
+            self.keys.insert(text.clone(), node);
         }
-        let node = self.fresh();
-        self.keys.insert(key, node);
+        self.buffer = text;
         node
     }
 
     /// Returns the value of the files with this name.
     pub(super) fn file(&mut self, name: &str) -> Node {
-        let key = format!("file {name}");
-        if let Some(node) = self.keys.get(&key) {
-            return *node;
+        let node = self.keyed(format_args!("file {name}"));
+        if node + 1 == self.count {
+            self.names.push(node);
         }
-        let node = self.keyed(key);
-        self.names.push(node);
         node
     }
 
@@ -197,9 +203,7 @@ impl Graph {
         self.most_edges = edges.saturating_add(length as usize).min(MOST_EDGES);
     }
 
-    /// Returns whether the graph has all the values and ways that it may have, and the readers have to
-    /// stop: some read a bracket once as statements and once as a value, which doubles their work
-    /// with each bracket inside another one.
+    /// Returns whether the graph has all the values and ways that it may have.
     pub(super) fn is_full(&self) -> bool {
         self.count >= MOST_VALUES || self.edges.len() >= MOST_EDGES
     }
@@ -255,12 +259,6 @@ impl Graph {
         self.texts.insert(node, text.to_ascii_lowercase());
     }
 
-    /// Number of bytes of all keys.
-    #[cfg(test)]
-    pub(super) fn length_of_keys(&self) -> usize {
-        self.keys.keys().map(String::len).sum()
-    }
-
     /// Number of ways between values.
     pub(super) fn size(&self) -> usize {
         self.edges.len()
@@ -285,20 +283,19 @@ impl Graph {
             }
             (starts, order)
         };
-        let mut is_name = vec![false; count];
-        for name in &self.names {
-            is_name[*name as usize] = true;
-        }
-        let mut is_literal = vec![false; count];
-        for node in &self.literals {
-            is_literal[*node as usize] = true;
-        }
+        let marked = |nodes: &[Node]| {
+            let mut marks = vec![false; count];
+            for node in nodes {
+                marks[*node as usize] = true;
+            }
+            marks
+        };
         Index {
-            is_literal,
+            is_literal: marked(&self.literals),
             graph: self,
             forward: list(|edge| edge.from),
             backward: list(|edge| edge.to),
-            is_name,
+            is_name: marked(&self.names),
             searched: Cell::new(0),
         }
     }
@@ -429,12 +426,8 @@ impl Index<'_> {
         while at < seen.len() && seen.len() < MOST_SEARCHED {
             let node = seen[at];
             at += 1;
-            if self
-                .graph
-                .texts
-                .get(&node)
-                .is_some_and(|text| is_whole(text))
-            {
+            let text = self.graph.texts.get(&node);
+            if text.is_some_and(|text| is_whole(text)) {
                 continue;
             }
             let mut is_leaf = true;
@@ -456,9 +449,12 @@ impl Index<'_> {
         seen.len() >= MOST_SEARCHED
     }
 
-    /// Returns every value that comes from one of these, in whatever form.
-    pub(super) fn descendants(&self, of: &[Node]) -> Vec<bool> {
+    /// Returns every value that comes from one of these, in whatever form, but not over `ends`.
+    pub(super) fn descendants(&self, of: &[Node], ends: &[Node]) -> Vec<bool> {
         let mut is_reached = vec![false; self.graph.count as usize];
+        for end in ends {
+            is_reached[*end as usize] = true;
+        }
         let mut open = of.to_vec();
         while let Some(node) = open.pop() {
             if !std::mem::replace(&mut is_reached[node as usize], true) {
@@ -467,6 +463,9 @@ impl Index<'_> {
                 let next = next.filter(|edge| matches!(edge.flow, Flow::Copy | Flow::Narrow));
                 open.extend(next.map(|edge| edge.to));
             }
+        }
+        for end in ends {
+            is_reached[*end as usize] = false;
         }
         is_reached
     }

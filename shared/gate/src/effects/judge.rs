@@ -59,17 +59,19 @@ const CODE_HOSTS: [&str; 5] = [
 ];
 /// Endings of scripts.
 const SCRIPTS: [&str; 9] = ["sh", "bash", "zsh", "py", "js", "mjs", "cjs", "ts", "rb"];
-/// Words of scripts that check what they fetch.
-const CHECKS: [&str; 10] = [
-    "sha256",
-    "sha512",
+/// Commands and calls of scripts that check what they fetch.
+const CHECKS: [&str; 12] = [
+    "sha256sum",
+    "sha512sum",
+    "b2sum",
     "shasum",
-    "checksum",
+    "sha256 -",
+    "dgst -sha",
     "--verify",
-    "cosign",
-    "minisign",
+    "cosign ",
+    "minisign ",
     "get-filehash",
-    "hashlib",
+    "hashlib.",
     "createhash",
 ];
 /// Parts of the path at which a service stores what anybody uploads with a key of their own.
@@ -101,7 +103,7 @@ impl Judge<'_> {
             let reached = self.index.search(kind);
             for sink in &graph.sinks {
                 let call = self.program.calls[sink.kind];
-                if !matches!(call, Call::Sends | Call::SendsFile) || idle.contains(&sink.kind) {
+                if !matches!(call, Call::Sends | Call::SendsFile) || idle[sink.kind] {
                     continue;
                 }
                 let mut states = reached.at(sink);
@@ -120,6 +122,10 @@ impl Judge<'_> {
     /// Finds content that is fetched and run.
     pub(super) fn find_fetched(&self) -> Vec<EffectHit> {
         let mut found = Found::default();
+        let mut sources = self.program.graph.sources.iter();
+        if !sources.any(|source| source.kind == FETCHED) {
+            return Vec::new();
+        }
         // Each file is read once, however many calls it has.
         let mut unchecked = HashMap::new();
         let reached = self.index.search(FETCHED);
@@ -168,8 +174,14 @@ impl Judge<'_> {
         if !is_script {
             return false;
         }
-        let text = source.raw.to_ascii_lowercase();
-        !CHECKS.iter().any(|word| text.contains(word))
+        // A comment checks nothing.
+        let mut lines = source.raw.lines().map(str::trim_start);
+        lines.all(|line| {
+            let line = line.to_ascii_lowercase();
+            line.starts_with('#')
+                || line.starts_with("//")
+                || !CHECKS.iter().any(|word| line.contains(word))
+        })
     }
 
     /// Whether all addresses behind a value are known, and none of them is the publisher's, a
@@ -196,13 +208,23 @@ impl Judge<'_> {
     }
 
     /// Calls that send only on a connection, and are not made on one.
-    fn idle_calls(&self) -> BTreeSet<usize> {
-        let connected = self.index.descendants(&self.program.connections);
-        let calls = self.program.if_connected.iter();
-        calls
-            .filter(|(receiver, _)| !connected[*receiver as usize])
-            .map(|(_, number)| *number)
-            .collect()
+    fn idle_calls(&self) -> Vec<bool> {
+        let program = self.program;
+        let connected = self.index.descendants(&program.connections, &[]);
+        // What is made with an address may be anything, so it is not followed into other calls.
+        let made = self.index.descendants(&program.made, &program.arguments);
+        let mut idle = vec![false; program.calls.len()];
+        for (receiver, number) in &program.if_connected {
+            let receiver = *receiver as usize;
+            idle[*number] = !connected[receiver] && !made[receiver];
+        }
+        for (receiver, number) in &program.if_known {
+            idle[*number] = !connected[*receiver as usize];
+        }
+        for (receiver, number) in &program.if_made {
+            idle[*number] = !made[*receiver as usize];
+        }
+        idle
     }
 
     /// Whose address a call sends to; `None` if the secret may go there.

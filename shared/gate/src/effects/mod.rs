@@ -29,7 +29,18 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// Words of which code that sends something has one.
-const SENDERS: [&str; 65] = [
+const SENDERS: [&str; 76] = [
+    "://",
+    "slack",
+    "octokit",
+    "telegram",
+    "gspread",
+    "googleapi",
+    "google.cloud",
+    "mqtt",
+    "redis",
+    "grpc",
+    "chromium",
     "curl",
     "wget",
     "http",
@@ -116,7 +127,7 @@ const RUNNERS: [&str; 16] = [
     ". /",
 ];
 /// Words of code that reads the whole environment or asks a program for a secret, besides those of [`stores::WORDS`].
-const ENVIRONMENTS: [&str; 22] = [
+const ENVIRONMENTS: [&str; 23] = [
     "process.env",
     "printenv",
     "env |",
@@ -139,6 +150,7 @@ const ENVIRONMENTS: [&str; 22] = [
     "kv get",
     "find-generic-password",
     "dump-keychain",
+    "grep -",
 ];
 
 static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
@@ -199,13 +211,8 @@ pub(crate) struct Source<'a> {
 /// A finding of a rule about effects.
 pub(crate) type EffectHit = (&'static ScanRule, Act, Finding);
 
-/// Returns what the code of a skill does, and the amount of work in bytes.
-pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec<EffectHit>, u64) {
-    let mut program = Program::default();
-    let mut work = 0;
-    for (number, source) in (0_u32..).zip(sources) {
-        program.files.add(source.path, number);
-    }
+/// Finds the pieces of code of a skill.
+fn find_fragments(program: &mut Program, sources: &[Source<'_>]) {
     for (file, source) in (0_u32..).zip(sources) {
         for fragment in fragments::find_code(source.path, source.raw) {
             let is_whole = fragment.start == 0;
@@ -239,8 +246,25 @@ pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec
     program.spans.sort_unstable();
     // In the order of the text, with the code that is found inside at the end.
     program.open.reverse();
+}
+
+/// Returns what the code of a skill does, and the amount of work in bytes.
+pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec<EffectHit>, u64) {
+    let mut program = Program::default();
+    let mut work = 0;
+    for (number, source) in (0_u32..).zip(sources) {
+        program.files.add(source.path, number);
+        // `curl` reads it by itself.
+        if source.path.ends_with(".curlrc") || source.path.ends_with("_curlrc") {
+            program.configured.push(number);
+        }
+    }
+    find_fragments(&mut program, sources);
     let mut read = 0;
-    while let Some(code) = program.next_code(sources) {
+    while let Some(code) = program
+        .next_code(sources)
+        .or_else(|| commands::next_config(&mut program, sources))
+    {
         read += code.text.len();
         if read > MOST_READ || program.graph.is_full() {
             program.graph.cut_at(code.place);
@@ -256,6 +280,7 @@ pub(crate) fn find_effects(sources: &[Source<'_>], publisher: &[String]) -> (Vec
             _ => script::read_script(&code, &mut program),
         }
     }
+    program.read_listed(sources);
     program.join_imports();
     let judge = Judge {
         sources,

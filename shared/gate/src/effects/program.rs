@@ -35,6 +35,8 @@ pub(super) struct Code {
 pub(super) const MOST_READ: usize = 32 << 20;
 /// Largest number of bytes of code that a piece of code puts together or has inside.
 const MOST_WAITING: usize = 4 << 20;
+/// Largest number of lines of a list of files that are read.
+const MOST_LISTED: usize = 256;
 /// Largest number of pieces of code inside one another.
 pub(super) const MOST_DEPTH: u32 = 6;
 /// Largest number of bytes of texts that commands print as they stand in the code.
@@ -78,6 +80,13 @@ pub(super) struct Program {
     /// Calls that send only if they are made on a connection: the value of the connection, and the
     /// number of the call.
     pub if_connected: Vec<(Node, usize)>,
+    /// Calls that send only on a connection of a known type.
+    pub if_known: Vec<(Node, usize)>,
+    /// Values that are made with an address, and calls that send if they are made on one.
+    pub made: Vec<Node>,
+    pub if_made: Vec<(Node, usize)>,
+    /// Values of arguments, at which such a value is followed no further.
+    pub arguments: Vec<Node>,
     /// Interpreters that run what they get: their input, the language and the output.
     pub interpreters: Vec<(Node, Language, Node, u32)>,
     /// Number of functions of scripts so far.
@@ -106,6 +115,11 @@ pub(super) struct Program {
     pub read: HashSet<u32>,
     /// Files that a command runs though their names are none of code.
     pub started: Vec<(u32, Language)>,
+    /// Files of the skill with options of `curl` that are still to be read, and those that are read.
+    pub configured: Vec<u32>,
+    pub read_configs: HashSet<u32>,
+    /// Files of the skill with names of files, and the values that stand for these.
+    pub listed: Vec<(u32, Node)>,
     /// Number of bytes of code inside other code, so far, and of those in the current piece of code.
     waiting: usize,
     waiting_here: usize,
@@ -116,23 +130,25 @@ pub(super) struct Program {
 impl Program {
     /// Returns the value of a variable. Variables of different files and functions differ.
     pub(super) fn variable(&mut self, file: u32, scope: usize, name: &str) -> Node {
-        self.graph.keyed(format!("variable {file} {scope} {name}"))
+        self.graph
+            .keyed(format_args!("variable {file} {scope} {name}"))
     }
 
     /// Returns what a function of a file returns or prints.
     pub(super) fn returned(&mut self, file: u32, function: &str) -> Node {
-        self.graph.keyed(format!("returned {file} {function}"))
+        self.graph.keyed(format_args!("returned {file} {function}"))
     }
 
     /// Returns what a function gets: an argument by its number, or its standard input.
     pub(super) fn argument(&mut self, file: u32, function: &str, number: usize) -> Node {
         self.graph
-            .keyed(format!("argument {file} {function} {number}"))
+            .keyed(format_args!("argument {file} {function} {number}"))
     }
 
     /// Returns what a function gets for the parameter of this name.
     pub(super) fn named_argument(&mut self, file: u32, function: &str, name: &str) -> Node {
-        self.graph.keyed(format!("named {file} {function} {name}"))
+        self.graph
+            .keyed(format_args!("named {file} {function} {name}"))
     }
 
     /// Returns the file of the skill that a path or the name of a module leads to. If it may be one
@@ -194,7 +210,7 @@ impl Program {
 
     /// Returns what `git` sends for a file of the skill.
     pub(super) fn index_of(&mut self, file: u32) -> Node {
-        self.graph.keyed(format!("index {file}"))
+        self.graph.keyed(format_args!("index {file}"))
     }
 
     /// Marks a value as a secret: its content, or the name of its file.
@@ -235,6 +251,9 @@ impl Program {
         self.share_same_files();
         let imports: BTreeSet<(u32, u32)> = std::mem::take(&mut self.imports).into_iter().collect();
         let reexported = self.files.reexported(&imports);
+        if imports.is_empty() && self.exported.is_empty() {
+            return;
+        }
         let names = self.graph.names_by_file();
         self.join_exported(&names);
         let mut compared = 0;
@@ -300,6 +319,29 @@ impl Program {
         self.printed_length += text.len();
         if self.printed_length < MOST_PRINTED {
             self.printed.insert(node, text);
+        }
+    }
+
+    /// Returns the value of the files that a file of the skill lists.
+    pub(super) fn listed_in(&mut self, path: &str) -> Option<Node> {
+        let file = self.own_file(path)?;
+        let node = self.graph.fresh();
+        self.listed.push((file, node));
+        Some(node)
+    }
+
+    /// Marks the files of secrets that lists of files name, which begin in the home folder.
+    pub(super) fn read_listed(&mut self, sources: &[Text<'_>]) {
+        for (file, node) in std::mem::take(&mut self.listed) {
+            let text = sources.get(file as usize).map_or("", |source| source.raw);
+            let mut offset = 0;
+            for line in text.split_inclusive('\n').take(MOST_LISTED) {
+                let place = Place { file, offset };
+                if let Some(kind) = find_store(&format!("~/{}", line.trim())) {
+                    self.add_secret(node, kind, false, place);
+                }
+                offset += u32::try_from(line.len()).unwrap_or_default();
+            }
         }
     }
 

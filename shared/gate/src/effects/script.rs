@@ -2,9 +2,11 @@
 //! and functions with their parameters.
 
 mod chain;
+mod connections;
 mod functions;
 mod invoke;
 mod names;
+mod paths;
 mod power;
 mod process;
 mod receivers;
@@ -14,7 +16,6 @@ mod types;
 use super::calls;
 use super::graph::{Flow, Node, Place};
 use super::program::{Code, Language, Program};
-use super::stores::find_store;
 use super::tokens::{Kind, Token, read_tokens};
 use names::Names;
 use process::Written;
@@ -22,8 +23,6 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use types::has_statements;
 
-/// Largest number of parts of a path that are joined to find a file of secrets.
-const MOST_JOINED: usize = 12;
 /// Largest number of expressions and statements inside one another.
 const MOST_NESTED: u32 = 120;
 /// Longest path of members (`a.b.c`), in bytes. Each beginning of a path is a variable.
@@ -50,6 +49,8 @@ pub(super) struct Script<'a> {
     scopes: Vec<Scope>,
     /// Texts of variables that are assigned once as they stand.
     constants: HashMap<Node, String>,
+    /// Texts that a variable may have as a part of a path.
+    choices: HashMap<Node, Vec<String>>,
     /// What variables are assigned, as it is written, if it may be a command.
     written: HashMap<Node, Written>,
     names: Names,
@@ -86,6 +87,7 @@ pub(super) fn read_script(code: &Code, program: &mut Program) {
             outer: HashSet::new(),
         }],
         constants: HashMap::new(),
+        choices: HashMap::new(),
         written: HashMap::new(),
         written_tokens: 0,
         names: Names::default(),
@@ -374,6 +376,9 @@ impl Script<'_> {
         if self.code.language == Language::PowerShell && self.read_pipeline(tokens, scope, result) {
             return;
         }
+        if self.code.language == Language::Python {
+            self.remember_comprehension(tokens, scope);
+        }
         let mut at = 0;
         while at < tokens.len() {
             let place = self.place(tokens[at].at);
@@ -482,41 +487,6 @@ impl Script<'_> {
             Flow::Copy
         };
         self.program.graph.edge(value, node, flow, place);
-    }
-
-    /// Finds a file of secrets whose path is put together from the texts of an expression.
-    fn find_joined(&mut self, tokens: &[Token], result: Node, scope: usize) {
-        let mut texts: Vec<String> = Vec::new();
-        let has_text = |token: &Token| matches!(token.kind, Kind::Text(..) | Kind::Sign("+"));
-        if tokens.len() > LONGEST_JOINED || !tokens.iter().any(has_text) {
-            return;
-        }
-        for token in tokens {
-            match &token.kind {
-                Kind::Text(text, _) => texts.push(text.clone()),
-                Kind::Name(name) => {
-                    let variable = self.variable(scope, name);
-                    texts.extend(self.constants.get(&variable).cloned());
-                }
-                _ => {}
-            }
-            if texts.len() > MOST_JOINED {
-                return;
-            }
-        }
-        let is_found = texts
-            .iter()
-            .any(|text| text.len() > 256 || find_store(text).is_some());
-        if texts.len() < 2 || is_found {
-            return;
-        }
-        for sign in ["/", ""] {
-            if let Some(kind) = find_store(&texts.join(sign)) {
-                let place = self.place(tokens[0].at);
-                self.program.add_secret(result, kind, false, place);
-                return;
-            }
-        }
     }
 }
 

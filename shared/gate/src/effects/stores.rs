@@ -62,7 +62,7 @@ pub(super) const ENVIRONMENT: usize = 0;
 pub(super) const FETCHED: usize = STORES.len();
 
 /// All kinds. A path belongs to the first one that fits.
-pub(super) const STORES: [Store; 24] = [
+pub(super) const STORES: [Store; 25] = [
     store("the environment", "/proc/[^/]+/environ", &[]),
     key(
         "a private SSH key",
@@ -183,6 +183,11 @@ pub(super) const STORES: [Store; 24] = [
         r"\.m2[/\\]settings\.xml|\.gradle[/\\]gradle\.properties|\.yarnrc\.yml|composer[/\\]auth\.json|rclone\.conf|\.s3cfg\b|\.boto\b|\.oci[/\\]config",
         &["registry.yarnpkg.com", "repo.maven.apache.org"],
     ),
+    store(
+        "the sessions of an agent",
+        r"\.claude(?:[/\\](?:projects|history|transcripts)\b|[/\\]?(?:[*\x22'\s]|$))|\.codex[/\\](?:sessions|history)\b",
+        &["anthropic.com", "openai.com"],
+    ),
 ];
 
 const DOTENV: &str = "a file of variables";
@@ -196,7 +201,7 @@ static FILES: LazyLock<Vec<Lazy>> =
     LazyLock::new(|| STORES.iter().map(|store| Lazy::new(store.files)).collect());
 
 /// Words of which each file of [`STORES`] has one. No other text is given to an expression.
-pub(super) const WORDS: [&str; 56] = [
+pub(super) const WORDS: [&str; 58] = [
     "environ",
     ".ssh",
     "id_rsa",
@@ -253,6 +258,8 @@ pub(super) const WORDS: [&str; 56] = [
     ".s3cfg",
     ".boto",
     ".oci",
+    ".claude",
+    ".codex",
 ];
 
 static FINDER: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
@@ -341,6 +348,7 @@ mod tests {
             ("~/.bash_history", "the history of a shell"),
             ("/proc/self/environ", "the environment"),
             ("/etc/shadow", "passwords of the system"),
+            ("~/.claude/projects/**/*.jsonl", "the sessions of an agent"),
         ] {
             assert_eq!(
                 find_store(path).map(|at| STORES[at].name),
@@ -359,6 +367,7 @@ mod tests {
             "src/id_rsa_test.go",
             "config.json",
             "/etc/hosts",
+            "~/.claude/skills/a/SKILL.md",
         ] {
             assert_eq!(find_store(path).map(|at| STORES[at].name), None, "{path}");
         }

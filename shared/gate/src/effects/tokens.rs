@@ -124,6 +124,13 @@ impl Reader<'_> {
                     self.at += if is_line { 3 } else { 2 };
                 }
                 b'\\' if self.text[at..].starts_with(b"\\\r\n") => self.at += 3,
+                // What stands behind it is for another program.
+                b'-' if self.language == Language::PowerShell
+                    && self.text[at..].starts_with(b"--%") =>
+                {
+                    let rest = &self.text[at..];
+                    self.at += memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+                }
                 // A private member.
                 b'#' if self.language == Language::JavaScript
                     && self.text.get(at + 1).is_some_and(|next| is_letter(*next)) =>
@@ -332,6 +339,9 @@ impl Reader<'_> {
         } else {
             b'\\'
         };
+        let is_raw = self.text[at..self.at]
+            .iter()
+            .any(|byte| b"rR".contains(byte));
         self.at += marks;
         let mut value = Vec::new();
         while let Some(byte) = self.text.get(self.at).copied() {
@@ -348,7 +358,12 @@ impl Reader<'_> {
                 match self.text[self.at] {
                     b'n' => value.push(b'\n'),
                     b'\n' => {}
-                    other => value.push(other),
+                    other => {
+                        let is_number = matches!(other, b'x' | b'u') && !is_raw;
+                        if !is_number || !self.read_number(&mut value) {
+                            value.push(other);
+                        }
+                    }
                 }
             } else {
                 value.push(byte);
@@ -365,6 +380,21 @@ impl Reader<'_> {
             return;
         }
         self.push_text(at, &value, quote, embedded);
+    }
+
+    /// Reads a printable ASCII character that is written by its number, `\x41` or `\u0041`, up to the
+    /// last digit.
+    fn read_number(&mut self, value: &mut Vec<u8>) -> bool {
+        let length = if self.text[self.at] == b'x' { 2 } else { 4 };
+        let digits = self.text.get(self.at + 1..=self.at + length);
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let byte = byte.filter(|byte| {
+            self.language != Language::PowerShell && (byte.is_ascii_graphic() || *byte == b' ')
+        });
+        value.extend(byte);
+        self.at += byte.map_or(0, |_| length);
+        byte.is_some()
     }
 
     /// Reads `@"…"@` of PowerShell.

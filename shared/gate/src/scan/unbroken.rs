@@ -271,7 +271,7 @@ fn character_reference(text: &[u8]) -> Option<(char, usize)> {
             let end = length(1, u8::is_ascii_alphabetic);
             let name = REFERENCES
                 .iter()
-                .find(|one| one.0.as_bytes() == &text[1..end]);
+                .find(|one| *one.0.as_bytes() == text[1..end]);
             return (text.get(end) == Some(&b';')).then_some((name?.1, end + 1));
         }
     };

@@ -2,7 +2,7 @@
 
 use super::super::graph::{Flow, Node};
 use super::super::program::Program;
-use super::super::stores::find_store;
+use super::super::stores::{find_store, kind_of};
 use super::{Arguments, SELECTORS, Word, is_in};
 
 /// Words of settings in files of secrets.
@@ -17,6 +17,18 @@ const SETTINGS: [&str; 6] = [
 /// Words of patterns that find secrets, or more than one line.
 const SECRETS: [&str; 9] = [
     "secret", "token", "pass", "key", "auth", "cred", "|", "!", "^[",
+];
+
+/// Beginnings of tokens and keys.
+const FORMS: [&str; 8] = [
+    "sk-",
+    "ghp_",
+    "gho_",
+    "github_pat_",
+    "AKIA",
+    "xox",
+    "glpat-",
+    "PRIVATE KEY",
 ];
 
 impl Arguments<'_> {
@@ -34,6 +46,11 @@ impl Arguments<'_> {
             program.environments.insert(self.command.output);
         }
         program.copy(self.command.input, output, self.place());
+        if self.finds_tokens()
+            && let Some(kind) = kind_of("an access token")
+        {
+            program.add_secret(self.command.output, kind, true, self.place());
+        }
         for word in self.inputs(name) {
             let node = self.file(program, word, &word.text);
             program.graph.edge(node, output, Flow::Read, self.place());
@@ -86,6 +103,19 @@ impl Arguments<'_> {
             && !self.has("-v")
             && has(&SETTINGS)
             && !has(&SECRETS)
+    }
+
+    /// Whether a search goes through the home folder for what has the form of a token.
+    fn finds_tokens(&self) -> bool {
+        let is_home = |word: &Word| {
+            let path = word.text.trim_end_matches('/');
+            matches!(
+                path,
+                "" | "~" | "$HOME" | "${HOME}" | "/home" | "/root" | "/Users"
+            )
+        };
+        let has_form = |word: &Word| FORMS.iter().any(|form| word.text.contains(form));
+        self.plain().any(has_form) && self.plain().skip(1).any(is_home)
     }
 
     /// Whether a search finds one variable of the environment.
@@ -175,8 +205,14 @@ impl Arguments<'_> {
         let mut is_next = name != "tar";
         let mut is_first = true;
         let mut is_left_out = false;
+        let mut is_list = false;
         for word in self.words {
             let text = word.text.as_str();
+            if std::mem::replace(&mut is_list, matches!(text, "-T" | "--files-from"))
+                && let Some(node) = program.listed_in(text)
+            {
+                program.graph.edge(node, content, Flow::Read, self.place());
+            }
             // `--exclude .env`, and all words behind `-x` of `zip`.
             if std::mem::take(&mut is_left_out) || name == "zip" && text == "-x" {
                 is_left_out = name == "zip";

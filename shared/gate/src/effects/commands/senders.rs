@@ -1,7 +1,8 @@
 //! Commands that send something to another machine, with the options that name what they send.
 
-use super::super::graph::{Flow, Node};
-use super::super::program::{Call, Language, Program};
+use super::super::Source;
+use super::super::graph::{Flow, Node, Place};
+use super::super::program::{Call, Code, Language, Program};
 use super::{Arguments, Word, is_in};
 use crate::rules::hosts;
 
@@ -87,6 +88,10 @@ impl Arguments<'_> {
                     self.command.output,
                     self.command.depth + 1,
                 ));
+            }
+            "K" | "config" => {
+                let file = program.own_file(value);
+                program.configured.extend(file);
             }
             "x" | "proxy" | "preproxy" | "socks5" | "socks5-hostname" | "connect-to"
             | "resolve" => {
@@ -328,6 +333,16 @@ impl Arguments<'_> {
             program.graph.set_text(near, "localhost");
             program.copy(near, target, self.place());
         }
+        let mut before = "";
+        for word in self.words {
+            let text = word.text.as_str();
+            let path = text.strip_prefix("--files-from=");
+            let path = path.or((before == "--files-from").then_some(text));
+            if let Some(node) = path.and_then(|path| program.listed_in(path)) {
+                self.sends_file(program, node, target);
+            }
+            before = text;
+        }
         // What is typed into `sftp` names the files.
         self.sends_file(program, self.command.input, target);
         for word in files {
@@ -378,6 +393,25 @@ fn signs_in(header: &str) -> bool {
     ["auth", "token", "key", "cookie", "secret"]
         .iter()
         .any(|word| name.contains(word))
+}
+
+/// Returns the next file of options of `curl` as code.
+pub(in super::super) fn next_config(program: &mut Program, sources: &[Source<'_>]) -> Option<Code> {
+    let mut file = program.configured.pop()?;
+    while !program.read_configs.insert(file) {
+        file = program.configured.pop()?;
+    }
+    let source = sources.get(file as usize)?;
+    let [input, output] = std::array::from_fn(|_| program.graph.fresh());
+    Some(Code {
+        language: Language::Shell,
+        text: command_of_config(source.raw),
+        place: Place { file, offset: 0 },
+        is_exact: false,
+        input,
+        output,
+        depth: 0,
+    })
 }
 
 /// Returns the options in a file of `curl` as a command.

@@ -89,6 +89,7 @@ impl Script<'_> {
             place,
         };
         self.apply(effect, &lower, &values);
+        self.connect(&lower, chain, (&arguments, scope), &values);
         self.change_receiver(&lower, chain, &arguments, &values);
         self.change_arguments(&lower, (&arguments, scope), &values);
         self.apply_given(&lower, (&arguments, scope), &values);
@@ -160,30 +161,7 @@ impl Script<'_> {
             Effect::SendsFile => {
                 self.program.add_call(all, Call::SendsFile, target, place);
             }
-            Effect::SendsThere => {
-                let number = self.program.add_call(all, Call::Sends, target, place);
-                if !calls::is_network(path) {
-                    // Mappings have a `get`, too.
-                    let last = path.rsplit('.').next();
-                    let is_reading = matches!(last, Some("get" | "lookup"));
-                    let is_client = ["session", "client", "http", "api"]
-                        .iter()
-                        .any(|name| path.contains(name));
-                    let receiver = if is_reading && !is_client {
-                        result
-                    } else {
-                        receiver
-                    };
-                    self.program.if_connected.push((receiver, number));
-                }
-                let graph = &mut self.program.graph;
-                if path.ends_with("write") || path.ends_with("end") {
-                    graph.edge(all, receiver, Flow::Write, place);
-                }
-                // `mapping.get(name)`: a part of the value, or what is given for it.
-                graph.edge(receiver, result, Flow::Narrow, place);
-                graph.edge(all, result, Flow::Narrow, place);
-            }
+            Effect::SendsThere => self.send_there(path, values),
             // The caller has put what is fetched into the result.
             Effect::Downloads => graph.edge(result, second, Flow::Write, place),
             Effect::RunsFile => {
@@ -206,6 +184,46 @@ impl Script<'_> {
                 graph.edge(all, result, Flow::Copy, place);
             }
         }
+    }
+
+    /// A call that sends on a connection.
+    fn send_there(&mut self, path: &str, values: &Values) {
+        let Values {
+            receiver,
+            all,
+            target,
+            result,
+            place,
+            ..
+        } = *values;
+        let number = self.program.add_call(all, Call::Sends, target, place);
+        if !calls::is_network(path) {
+            // Mappings have a `get`, too.
+            let last = path.rsplit('.').next();
+            let is_reading = matches!(last, Some("get" | "lookup"));
+            let is_client = ["session", "client", "http", "api"]
+                .iter()
+                .any(|name| path.contains(name));
+            let receiver = if is_reading && !is_client {
+                result
+            } else {
+                receiver
+            };
+            // What connects signs in with what it gets.
+            let calls = if last == Some("connect") {
+                &mut self.program.if_known
+            } else {
+                &mut self.program.if_connected
+            };
+            calls.push((receiver, number));
+        }
+        let graph = &mut self.program.graph;
+        if path.ends_with("write") || path.ends_with("end") {
+            graph.edge(all, receiver, Flow::Write, place);
+        }
+        // `mapping.get(name)`: a part of the value, or what is given for it.
+        graph.edge(receiver, result, Flow::Narrow, place);
+        graph.edge(all, result, Flow::Narrow, place);
     }
 
     /// Evaluates arguments. A function among them gets what the call returns, and returns into it.
@@ -259,6 +277,7 @@ impl Script<'_> {
             {
                 self.program.graph.edge(value, node, flow, place);
             }
+            self.program.arguments.push(node);
             arguments.push(Argument { name, tokens, node });
             if let [
                 Token {

