@@ -10,7 +10,7 @@ use vault_store::StoreError;
 use vault_store::clock::Clock;
 use vault_store::objects::Objects;
 use vault_store::random::{Random, new_ulid};
-use vault_store::records::{Commit, Record, RecordKey, Records, Write};
+use vault_store::records::{Commit, Record, RecordKey, Records, When, Write};
 
 /// The ports of one process. Clones share the same stores.
 #[derive(Clone)]
@@ -88,6 +88,19 @@ impl Ports {
     /// Creates a ULID: an id of 26 characters, in which ids sort by their time.
     pub fn fresh_id(&self) -> Arc<str> {
         new_ulid(&self.clock, &self.random).into()
+    }
+
+    /// Removes and returns a record that counts once. `None` if there is none, or another caller
+    /// took it first.
+    pub async fn take_once<T: DeserializeOwned>(
+        &self,
+        key: RecordKey,
+    ) -> Result<Option<T>, StoreError> {
+        let Some(stored) = self.get::<T>(&key).await? else {
+            return Ok(None);
+        };
+        let taken = vec![Write::delete(key, When::At(stored.revision))];
+        Ok(self.try_commit(taken).await?.then_some(stored.value))
     }
 
     /// Commits these writes together. False, with nothing written, if a condition failed or another

@@ -385,17 +385,17 @@ pub async fn end_session(app: &App, request: SignedInForm) -> Result<Response, E
         .ok_or(ErrorPage::FormMalformed)?;
     let account = &request.signed_in.account;
     // Any hash can be sent here: the entry in the account's own list proves whose session it is.
-    let listed = listed_session_key(&account.id, &session);
-    if app.records.get_one(&listed).await?.is_some() {
-        let mut writes = vec![
-            Write::delete(listed, When::Any),
-            Write::delete(session_key(&session), When::Any),
-        ];
-        let (source, action) = (request.source, END_SESSION.action);
-        writes.extend(audit::account_entries(app, account, source, action, "done").await?);
-        let written = app.records.commit_writes(writes).await?;
-        debug_assert!(written.is_done(), "writes without a condition");
-    }
+    let listed = &listed_session_key(&account.id, &session);
+    let end = async |tx: Transaction<'_>| {
+        if tx.records.get_one(listed).await?.is_some() {
+            tx.write(Write::delete(listed.clone(), When::Any));
+            tx.write(Write::delete(session_key(&session), When::Any));
+            let (source, action) = (request.source, END_SESSION.action);
+            tx.write_all(audit::account_entries(app, account, source, action, "done").await?);
+        }
+        Ok::<_, StoreError>(())
+    };
+    app.change(end).await?;
     Ok(redirect_to_account(app))
 }
 
@@ -418,13 +418,11 @@ async fn end_all_in(
     tx: &Transaction<'_>,
     app: &App,
     request: &SignedInForm,
-) -> Result<Browser, StoreError> {
-    let key = account_key(&request.signed_in.account.id);
-    let found = tx.get::<Account>(&key).await?;
-    let mut found = found.ok_or_else(|| tx.conflict())?;
+) -> Result<Browser, ErrorPage> {
+    let mut stored = request.read_account(tx).await?;
     // This also ends the session of this browser, which therefore gets a new one.
-    found.value.raise_epoch();
-    let (account, source) = (&found.value, request.source);
+    stored.value.raise_epoch();
+    let (account, source) = (&stored.value, request.source);
     let start = SessionStart {
         second_factor: request.signed_in.session.second_factor,
         // The person entered no credentials for the new session, so it must not pass as a fresh
@@ -433,7 +431,7 @@ async fn end_all_in(
     };
     let (fresh, session) = new_session(app, &request.browser, account, source, start).await?;
     tx.write_all(session);
-    tx.write(account.update_write(found.revision)?);
+    tx.write(account.update_write(stored.revision)?);
     tx.write_all(audit::account_entries(app, account, source, END_ALL.action, "done").await?);
     Ok(fresh)
 }

@@ -11,6 +11,9 @@ use super::audit;
 use super::session::redirect_to;
 use super::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::App;
+use crate::model::Versioned;
+use crate::model::account::{Account, account_key};
+use crate::ports::Ports;
 use crate::web::browser::{Browser, PostedForm, ReturnTo, SignedIn, read_posted_form};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
@@ -65,6 +68,19 @@ pub struct SignedInForm {
     /// Nonce of the form token, by which a form can be used only once.
     pub nonce: String,
     _proof: (),
+}
+
+impl SignedInForm {
+    /// Reads the account of the session, for a change of the account. Fails if the session has ended
+    /// since the form was admitted: a change that gives the browser a new session must not sign it
+    /// in again.
+    pub async fn read_account(&self, ports: &Ports) -> Result<Versioned<Account>, ErrorPage> {
+        let SignedIn { session, account } = &self.signed_in;
+        let stored = ports.get::<Account>(&account_key(&account.id)).await?;
+        stored
+            .filter(|stored| session.matches_present_account(&stored.value))
+            .ok_or(ErrorPage::FormForged)
+    }
 }
 
 /// Description of a form for signed-in browsers, as its guard needs it.

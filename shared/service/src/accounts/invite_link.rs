@@ -16,6 +16,7 @@ use crate::model::Versioned;
 use crate::model::account::{self, Account, Invite, invite_key};
 use crate::model::limits::Networks;
 use crate::model::token::{Secret, SecretKind};
+use crate::transaction::Transaction;
 use crate::web::browser::{Browser, PostedForm, read_posted_form};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
@@ -142,26 +143,25 @@ pub async fn accept_invite(
         ));
     }
     let hash = password::hash_password(password, &app.random, &Networks::of(source)).await?;
-    let mut account = pending.account.value;
-    account.set_password(hash, app.clock.now());
-    // One commit, so that the link is used up exactly when the password is set.
-    let mut writes = vec![
-        Write::delete(
-            invite_key(&pending.secret.hash()),
-            When::At(pending.invite.revision),
-        ),
-        account.update_write(pending.account.revision)?,
-    ];
-    // The owner can sign in from this browser even while others use up the account's attempts by
-    // guessing.
-    let (remembered, known) = returning.remember_sign_in(app, account.email.as_str(), false)?;
-    writes.push(remembered);
-    writes.extend(audit::account_entries(app, &account, source, "invite.accept", "done").await?);
-    // The commit fails if another request used the link at the same time, or a newer link replaced
-    // it.
-    if !app.records.commit_writes(writes).await?.is_done() {
-        return Err(ErrorPage::InviteGone);
-    }
+    let accept = async |tx: Transaction<'_>| {
+        // Read again: another request may have used the link at the same time, or a newer link
+        // replaced it.
+        let pending = PendingInvite::find_by_token(app, token).await?;
+        let mut account = pending.account.value;
+        account.set_password(hash.clone(), tx.now());
+        // One commit, so that the link is used up exactly when the password is set.
+        let invite = invite_key(&pending.secret.hash());
+        tx.write(Write::delete(invite, When::At(pending.invite.revision)));
+        tx.write(account.update_write(pending.account.revision)?);
+        // The owner can sign in from this browser even while others use up the account's attempts
+        // by guessing.
+        let (remembered, known) = returning.remember_sign_in(app, account.email.as_str(), false)?;
+        tx.write(remembered);
+        let entries = audit::account_entries(app, &account, source, "invite.accept", "done");
+        tx.write_all(entries.await?);
+        Ok::<_, ErrorPage>((account, known))
+    };
+    let (account, known) = app.change(accept).await?;
     let page = InvitedPage {
         frame: Frame::for_service(&app.config.public_url),
         email: account.email.to_string(),

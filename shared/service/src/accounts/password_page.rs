@@ -25,7 +25,6 @@ use crate::web::form::Form;
 use crate::web::layout::{self, Frame, MessagePage};
 use crate::web::remembered_browser::RememberedBrowser;
 use vault_api::Email;
-use vault_store::StoreError;
 
 /// Page on which a signed-in person changes the password.
 #[derive(Template)]
@@ -162,7 +161,7 @@ pub async fn change_password(app: &App, request: SignedInForm) -> Result<Respons
         if fresh.is_some() {
             tx.write_all(taken_back);
         }
-        Ok::<_, StoreError>(fresh)
+        Ok::<_, ErrorPage>(fresh)
     };
     // One attempt only: the person decides what to do about another change of the account.
     let fresh = match app.attempt(change).await? {
@@ -190,7 +189,7 @@ async fn store_password(
     request: &SignedInForm,
     checked: &Account,
     hash: String,
-) -> Result<Option<Browser>, StoreError> {
+) -> Result<Option<Browser>, ErrorPage> {
     let stored_account = tx.get::<Account>(&account_key(&checked.id)).await?;
     // Another request may have set a password while this one computed the hash. Then the person
     // entered the former password, not the present one.
@@ -202,6 +201,11 @@ async fn store_password(
     else {
         return Ok(None);
     };
+    // A browser that was signed out meanwhile must not be signed in again.
+    let session = &request.signed_in.session;
+    if !session.matches_present_account(&account) {
+        return Err(ErrorPage::FormForged);
+    }
     let (now, source) = (tx.now(), request.source);
     account.set_password(hash, now);
     // An attacker who knew the old password may have allowed an app with it. Raising the epoch ends
@@ -210,7 +214,7 @@ async fn store_password(
         account.raise_epoch();
     }
     let start = SessionStart {
-        second_factor: request.signed_in.session.second_factor,
+        second_factor: session.second_factor,
         // The person entered the password just now, so the new session has fresh credentials. If
         // the account has a second factor, the password is only one of two and does not suffice.
         ..SessionStart::from_credentials(if account.second_factor.is_some() {
@@ -219,8 +223,8 @@ async fn store_password(
             Credentials::Entered { at: now }
         })
     };
-    let (fresh, session) = new_session(app, &request.browser, &account, source, start).await?;
-    tx.write_all(session);
+    let (fresh, writes) = new_session(app, &request.browser, &account, source, start).await?;
+    tx.write_all(writes);
     tx.write(account.update_write(revision)?);
     tx.write_all(audit::account_entries(app, &account, source, CHANGE_ACTION, "done").await?);
     Ok(Some(fresh))

@@ -22,9 +22,10 @@ use super::sign_in::{self, PasswordCheck, too_many_attempts};
 use super::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::App;
 use crate::config::SecondFactorPolicy;
-use crate::model::account::{Account, account_key};
+use crate::model::account::Account;
 use crate::model::second_factor::{RECOVERY_CODES, SecondFactor, TotpSecret};
 use crate::model::session::Credentials;
+use crate::transaction::Transaction;
 use crate::web::browser::{Browser, ReturnTo, SECOND_FACTOR_PATH};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
@@ -187,6 +188,16 @@ impl FactorChange {
         }
     }
 
+    /// Returns the problem if the account already has, or no longer has, a second factor.
+    fn find_conflict(self, account: &Account) -> Option<CodeProblem> {
+        let problem = "The second factor was changed elsewhere. Look at its present state first.";
+        (account.second_factor.is_some() == (self == Self::On)).then_some((
+            StatusCode::CONFLICT,
+            problem,
+            None,
+        ))
+    }
+
     const fn audit_action(self) -> &'static str {
         match self {
             Self::On => "account.second-factor-on",
@@ -204,61 +215,28 @@ pub async fn change_second_factor(app: &App, request: SignedInForm) -> Result<Re
         Some(text) => text.parse().map_err(|_| ErrorPage::FormMalformed)?,
         None => TotpSecret::fresh(&app.random),
     };
-    let key = account_key(&request.signed_in.account.id);
-    let stored_account = app.get::<Account>(&key).await?;
-    let stored_account = stored_account.ok_or(ErrorPage::FormForged)?;
-    if is_stale(&request, &stored_account.value, app.clock.now()) {
+    let account = request.read_account(app).await?.value;
+    if is_stale(&request, &account, app.clock.now()) {
         let prompt = SignInPrompt {
-            email: stored_account.value.email.as_str(),
+            email: account.email.as_str(),
             problem: Some("To change the second factor, sign in again. Nothing has been changed."),
             ..SignInPrompt::default()
         };
         let onward = ReturnTo::SecondFactor;
         return Ok(render_sign_in_page(app, &request.browser, onward, prompt));
     }
-    let (account, codes) =
-        match apply_change(app, &request, factor_change, &secret, &stored_account.value).await? {
-            Ok(changed) => changed,
-            Err(problem) => {
-                let account = &stored_account.value;
-                return render_page(app, &request.browser, account, &secret, problem).await;
-            }
-        };
-    let (account, source, now) = (&account, request.source, app.clock.now());
-    let factor = account.second_factor.as_ref();
-    let counts = factor.is_some_and(|factor| factor.confirms(now));
-    let credentials = if lacks_credentials(&request, account, now) {
-        Credentials::NotEntered
-    } else {
-        Credentials::Entered { at: now }
+    let changed = match find_problem(app, &request, factor_change, &account).await? {
+        Some(problem) => Err(problem),
+        None => {
+            let change = (factor_change, &secret);
+            let change = async |tx| change_in(&tx, app, &request, change).await;
+            app.change(change).await?
+        }
     };
-    let start = SessionStart {
-        second_factor: counts,
-        notices: factor
-            .and_then(|factor| factor.unconfirmed_until(now))
-            .map(|from| {
-                format!(
-                    "Your second factor does not count yet, because it was set up without credentials. It counts from {} on.",
-                    format_minute(from)
-                )
-            })
-            .into_iter()
-            .collect(),
-        ..SessionStart::from_credentials(credentials)
-    };
-    let (fresh, mut writes) = new_session(app, &request.browser, account, source, start).await?;
-    let email = account.email.as_str();
-    let (remembered, known) = request.returning.remember_sign_in(app, email, counts)?;
-    writes.push(remembered);
-    writes.push(account.update_write(stored_account.revision)?);
-    writes.extend(
-        audit::account_entries(app, account, source, factor_change.audit_action(), "done").await?,
-    );
-    if !app.records.commit_writes(writes).await?.is_done() {
-        return Err(StoreError::Conflict.into());
+    match changed {
+        Ok((codes, cookies)) => Ok(change_response(app, codes, cookies)),
+        Err(problem) => render_page(app, &request.browser, &account, &secret, problem).await,
     }
-    let cookies = [fresh.set_cookie(app, true), known];
-    Ok(change_response(app, codes, cookies))
 }
 
 /// Shows the recovery codes, or redirects to the account page if there are none.
@@ -276,65 +254,120 @@ fn change_response(app: &App, codes: Vec<String>, cookies: [Option<HeaderValue>;
     response
 }
 
-/// Applies a form to an account. Returns the changed account, with the recovery codes to be shown
-/// once.
-async fn apply_change(
+/// Checks all of a form that counts attempts or reads other records than the account, before the
+/// change. Returns the problem, if any.
+async fn find_problem(
     app: &App,
     request: &SignedInForm,
     factor_change: FactorChange,
-    secret: &TotpSecret,
     account: &Account,
-) -> Result<Result<(Account, Vec<String>), CodeProblem>, ErrorPage> {
-    let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
-    if account.second_factor.is_some() == (factor_change == FactorChange::On) {
-        let problem = "The second factor was changed elsewhere. Look at its present state first.";
-        return Ok(Err((StatusCode::CONFLICT, problem, None)));
+) -> Result<Option<CodeProblem>, ErrorPage> {
+    if let Some(problem) = factor_change.find_conflict(account) {
+        return Ok(Some(problem));
     }
     if factor_change == FactorChange::Off && requires_second_factor(app, account).await? {
         let problem = "This service requires a second factor of owners and operators.";
-        return Ok(Err((StatusCode::FORBIDDEN, problem, None)));
+        return Ok(Some((StatusCode::FORBIDDEN, problem, None)));
     }
     // Checked before the code, so that guessing a code needs the correct password.
     if let Some(problem) = check_credentials(app, request, account).await? {
+        return Ok(Some(problem));
+    }
+    if account.second_factor.is_none() {
+        return Ok(None);
+    }
+    let email = account.email.as_str();
+    let known = async || {
+        let before = request.returning.passed_second_factor(app, email);
+        Ok(request.signed_in.session.second_factor || before.await?)
+    };
+    let (code, source) = (
+        request.form.value("code").unwrap_or_default(),
+        request.source,
+    );
+    let too_many = second_factor::admit_code_attempt(app, account, code, source, known).await?;
+    if too_many.is_some() {
+        record_refusal(app, request, "rate_limited_code").await;
+    }
+    Ok(too_many)
+}
+
+/// Changes the second factor of the account as it is now, and replaces the session of the browser.
+/// Returns the recovery codes to be shown once, and the cookies to set.
+async fn change_in(
+    tx: &Transaction<'_>,
+    app: &App,
+    request: &SignedInForm,
+    (factor_change, secret): (FactorChange, &TotpSecret),
+) -> Result<Result<(Vec<String>, [Option<HeaderValue>; 2]), CodeProblem>, ErrorPage> {
+    let mut stored = request.read_account(tx).await?;
+    let (account, source, now) = (&mut stored.value, request.source, tx.now());
+    if let Some(problem) = factor_change.find_conflict(account) {
         return Ok(Err(problem));
     }
-    let (mut account, now) = (account.clone(), app.clock.now());
     let typed = |name: &str| request.form.value(name).unwrap_or_default();
-    if let Some(mut factor) = account.second_factor.take() {
-        let email = account.email.as_str();
-        let known = async || {
-            let before = request.returning.passed_second_factor(app, email);
-            Ok(request.signed_in.session.second_factor || before.await?)
-        };
-        let (code, source) = (typed("code"), request.source);
-        let too_many =
-            second_factor::admit_code_attempt(app, &account, code, source, known).await?;
-        if let Some(problem) = too_many {
-            record_refusal(app, request, "rate_limited_code").await;
-            return Ok(Err(problem));
-        }
-        if factor.use_code(code, now).is_none() {
-            record_refusal(app, request, "wrong_code").await;
-            return Ok(Err((unprocessable, WRONG_CODE, None)));
-        }
+    let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
+    if let Some(mut factor) = account.second_factor.take()
+        && factor.use_code(typed("code"), now).is_none()
+    {
+        record_refusal(app, request, "wrong_code").await;
+        return Ok(Err((unprocessable, WRONG_CODE, None)));
     }
     let mut codes = Vec::new();
     if factor_change != FactorChange::Off {
         // The person must enter a code of the new app first: after a failed scan they would be
         // locked out.
-        let begun = SecondFactor::enable_with(secret.clone(), typed("new_code"), now, &app.random);
+        let begun = SecondFactor::enable_with(secret.clone(), typed("new_code"), now, &tx.random);
         let Some((factor, recovery)) = begun else {
             let problem = "This is not the code that the app shows for this key now.";
             return Ok(Err((unprocessable, problem, None)));
         };
-        let factor = if lacks_credentials(request, &account, now) {
+        let factor = if lacks_credentials(request, account, now) {
             factor.unconfirmed_at(now)
         } else {
             factor
         };
         (account.second_factor, codes) = (Some(factor), recovery);
     }
-    Ok(Ok((account, codes)))
+    let start = session_start(request, account, now);
+    let counts = start.second_factor;
+    let (fresh, session) = new_session(app, &request.browser, account, source, start).await?;
+    let email = account.email.as_str();
+    let (remembered, known) = request.returning.remember_sign_in(app, email, counts)?;
+    tx.write_all(session);
+    tx.write(remembered);
+    tx.write(account.update_write(stored.revision)?);
+    let action = factor_change.audit_action();
+    tx.write_all(audit::account_entries(app, account, source, action, "done").await?);
+    Ok(Ok((codes, [fresh.set_cookie(app, true), known])))
+}
+
+/// Describes the session that continues after a change of the second factor.
+fn session_start(
+    request: &SignedInForm,
+    account: &Account,
+    now: Timestamp,
+) -> SessionStart<'static> {
+    let factor = account.second_factor.as_ref();
+    let credentials = if lacks_credentials(request, account, now) {
+        Credentials::NotEntered
+    } else {
+        Credentials::Entered { at: now }
+    };
+    let unconfirmed_until = factor.and_then(|factor| factor.unconfirmed_until(now));
+    SessionStart {
+        second_factor: factor.is_some_and(|factor| factor.confirms(now)),
+        notices: unconfirmed_until
+            .map(|from| {
+                format!(
+                    "Your second factor does not count yet, because it was set up without credentials. It counts from {} on.",
+                    format_minute(from)
+                )
+            })
+            .into_iter()
+            .collect(),
+        ..SessionStart::from_credentials(credentials)
+    }
 }
 
 /// Checks the password for a change, if the account has one. Returns the problem, if any.

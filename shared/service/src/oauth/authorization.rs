@@ -15,7 +15,7 @@ use serde_json::json;
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{Commit, Document, When, Write};
+use vault_store::records::{Document, When, Write};
 use zeroize::Zeroizing;
 
 use super::authorize::{
@@ -212,51 +212,45 @@ impl PendingConsent<'_> {
         if self.is_head {
             return self.render_consent_page(None).await;
         }
-        let key = approval_key(&self.browser.hash(), self.query);
-        let Some(decision) = app.get::<Approval>(&key).await? else {
-            return self.render_consent_page(None).await;
-        };
-        // The decision is deleted in the same commit, so a second request asks the person again.
-        let mut writes = vec![Write::delete(key, When::At(decision.revision))];
-        let location = match &decision.value {
-            Approval::Denied {} => Some(
-                self.request
-                    .back
-                    .error_address("access_denied", "the person did not allow it"),
-            ),
-            Approval::Approved { namespace, scopes } => {
-                let consent = Consent {
-                    session: &self.signed_in.session,
-                    query: self.query,
-                    namespace: namespace.as_ref(),
-                    approved: *scopes,
-                };
-                let random = &app.random;
-                let code = self.request.create_authorization_code(
-                    consent,
-                    self.members,
-                    self.now,
-                    random,
-                )?;
-                if let Some((location, code)) = code {
-                    writes.extend([code, self.consent_entry(namespace.as_ref(), *scopes)?]);
-                    Some(location)
-                } else {
-                    None
-                }
-            }
-        };
-        // Of two requests with the same decision, only one commits and gets a code.
-        let done = app.records.commit_writes(writes).await?.is_done();
-        match location {
-            Some(location) if done => Ok(redirect_to(StatusCode::FOUND, &location)),
-            // Another request used the decision first, so the person is asked again.
-            Some(_) => self.render_consent_page(None).await,
-            None => {
-                let problem = self.explain_unusable(&decision.value);
-                self.render_consent_page(Some(problem)).await
-            }
+        match app.change(async |tx| self.use_decision(&tx).await).await? {
+            Some(Ok(location)) => Ok(redirect_to(StatusCode::FOUND, &location)),
+            Some(Err(problem)) => self.render_consent_page(Some(problem)).await,
+            None => self.render_consent_page(None).await,
         }
+    }
+
+    /// Uses up the person's decision in the commit of `tx`. Returns the address at which the client
+    /// gets its answer, or the problem with an approval; `None` if there is no decision, or another
+    /// request used it first.
+    async fn use_decision(
+        &self,
+        tx: &Transaction<'_>,
+    ) -> Result<Option<Result<String, &'static str>>, StoreError> {
+        let key = approval_key(&self.browser.hash(), self.query);
+        let Some(decision) = tx.get::<Approval>(&key).await? else {
+            return Ok(None);
+        };
+        // Deleted in the same commit: of two requests with the same decision, only one gets a code.
+        tx.write(Write::delete(key, When::At(decision.revision)));
+        let Approval::Approved { namespace, scopes } = &decision.value else {
+            let denied = "the person did not allow it";
+            let location = self.request.back.error_address("access_denied", denied);
+            return Ok(Some(Ok(location)));
+        };
+        let consent = Consent {
+            session: &self.signed_in.session,
+            query: self.query,
+            namespace: namespace.as_ref(),
+            approved: *scopes,
+        };
+        let (request, members) = (self.request, self.members);
+        let code = request.create_authorization_code(consent, members, self.now, &tx.random)?;
+        let Some((location, code)) = code else {
+            return Ok(Some(Err(self.explain_unusable(&decision.value))));
+        };
+        tx.write(code);
+        tx.write(self.consent_entry(namespace.as_ref(), *scopes)?);
+        Ok(Some(Ok(location)))
     }
 
     /// Returns the message about what an approval lacked to give access.
@@ -416,17 +410,6 @@ pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Respon
     let credentials = Credentials::Entered {
         at: app.clock.now(),
     };
-    if account.second_factor.is_some() {
-        let start = SessionStart::from_credentials(credentials);
-        let (half, mut writes) = new_half_session(app, browser, &account, start).await?;
-        writes.extend(taken_back);
-        if let Commit::Failed { .. } = app.records.commit_writes(writes).await? {
-            return Err(StoreError::Conflict.into());
-        }
-        return Ok(second_factor::render_code_page(
-            app, &half, &account, onward, None,
-        ));
-    }
     let completed = CompletedSignIn {
         browser,
         returning,
@@ -438,11 +421,18 @@ pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Respon
         notice: None,
     };
     let begin = async |tx: Transaction<'_>| {
-        tx.write_all(taken_back);
-        completed.begin_session(&tx, app, &account).await
+        tx.write_all(taken_back.clone());
+        if account.second_factor.is_none() {
+            return completed.begin_session(&tx, app, &account).await;
+        }
+        let start = SessionStart::from_credentials(credentials);
+        let (half, session) = new_half_session(app, browser, &account, start).await?;
+        tx.write_all(session);
+        Ok(second_factor::render_code_page(
+            app, &half, &account, onward, None,
+        ))
     };
-    let response = app.attempt(begin).await?;
-    response.ok_or_else(|| StoreError::Conflict.into())
+    Ok(app.change(begin).await?)
 }
 
 /// Renders the sign-in page after a refused attempt.

@@ -3,10 +3,10 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use vault_store::StoreError;
-use vault_store::records::{When, Write};
 
 use crate::app::App;
 use crate::model::passkey_challenge::{Challenge, ChallengePurpose, challenge_key};
+use crate::transaction::Transaction;
 use crate::web::browser::Browser;
 
 /// Stores a challenge for a browser, with the state that its answer is checked against. It replaces
@@ -19,10 +19,11 @@ pub async fn store_challenge<T: Serialize>(
 ) -> Result<(), StoreError> {
     let challenge = Challenge::begin_now(state, app.clock.now());
     let write = challenge.creation_write(&browser.hash(), purpose)?;
-    if app.try_commit(vec![write]).await? {
-        return Ok(());
-    }
-    Err(StoreError::Conflict)
+    let store = async |tx: Transaction<'_>| {
+        tx.write(write.clone());
+        Ok(())
+    };
+    app.change(store).await
 }
 
 /// Removes and returns the challenge of a browser, so that it can be answered only once. Returns
@@ -32,14 +33,9 @@ pub async fn take_challenge<T: Serialize + DeserializeOwned>(
     browser: &Browser,
     purpose: ChallengePurpose,
 ) -> Result<Option<Challenge<T>>, StoreError> {
-    let key = challenge_key(&browser.hash(), purpose);
-    let Some(stored) = app.get::<Challenge<T>>(&key).await? else {
-        return Ok(None);
-    };
     // Deleted before the answer is checked: of two answers to one challenge, only one is checked.
-    let taken = vec![Write::delete(key, When::At(stored.revision))];
-    let is_taken = app.try_commit(taken).await?;
+    let taken = app.take_once::<Challenge<T>>(challenge_key(&browser.hash(), purpose));
     // A store may return a record for a while after it expired.
-    let is_current = app.clock.now() < stored.value.ends_at;
-    Ok((is_taken && is_current).then_some(stored.value))
+    let is_current = |challenge: &Challenge<T>| app.clock.now() < challenge.ends_at;
+    Ok(taken.await?.filter(is_current))
 }

@@ -289,13 +289,9 @@ async fn add_in(
     request: &SignedInForm,
     (state, credential): (&AdditionState, &Credential),
 ) -> Result<Result<(), ChangeProblem>, ErrorPage> {
-    let stored = tx.get::<Account>(&account_key(&state.account)).await?;
-    let mut stored = stored.ok_or(ErrorPage::FormForged)?;
+    // Fails if the account was reset meanwhile: the passkey must not be added to it.
+    let mut stored = request.read_account(tx).await?;
     let account = &mut stored.value;
-    // If the account was reset meanwhile, the passkey must not be added to it.
-    if !request.signed_in.session.matches_present_account(account) {
-        return Err(ErrorPage::FormForged);
-    }
     let id = passkey_id(credential.cred_id());
     let Some(when) = find_free_entry(tx, &id).await? else {
         return Ok(Err((StatusCode::CONFLICT, ALREADY_USED)));
@@ -367,19 +363,13 @@ async fn remove_in(
     request: &SignedInForm,
     id: &PasskeyId,
 ) -> Result<Option<Browser>, ErrorPage> {
-    let key = account_key(&request.signed_in.account.id);
-    let stored = tx.get::<Account>(&key).await?;
-    let mut stored = stored.ok_or(ErrorPage::FormForged)?;
-    let session = &request.signed_in.session;
-    if !session.matches_present_account(&stored.value) {
-        return Err(ErrorPage::FormForged);
-    }
+    let mut stored = request.read_account(tx).await?;
     if stored.value.remove_passkey(id).is_none() {
         return Ok(None);
     }
     let (account, source) = (&stored.value, request.source);
     let start = SessionStart {
-        second_factor: session.second_factor,
+        second_factor: request.signed_in.session.second_factor,
         // The session continues in a new cookie, and the person entered no credentials for it.
         ..SessionStart::from_credentials(Credentials::NotEntered)
     };

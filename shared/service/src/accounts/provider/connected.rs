@@ -5,17 +5,17 @@ use axum::http::StatusCode;
 use axum::http::header;
 use axum::response::Response;
 use vault_format::hash::Digest;
-use vault_store::StoreError;
 
 use crate::accounts::audit;
 use crate::accounts::guard::{FormTask, SignedInForm, account_page_form};
 use crate::accounts::session::{SessionStart, new_session, redirect_to};
 use crate::accounts::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::App;
-use crate::model::account::{Account, Proof, account_key};
+use crate::model::account::{Account, Proof};
 use crate::model::session::Credentials;
 use crate::model::subject;
-use crate::web::browser::ReturnTo;
+use crate::transaction::Transaction;
+use crate::web::browser::{Browser, ReturnTo};
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::format_day;
 
@@ -67,29 +67,35 @@ pub async fn disconnect_sign_in(app: &App, request: SignedInForm) -> Result<Resp
             SignInPrompt::default(),
         ));
     }
-    let key = account_key(&request.signed_in.account.id);
-    let stored_account = app.get::<Account>(&key).await?;
-    let mut stored_account = stored_account.ok_or(ErrorPage::FormForged)?;
-    if !stored_account.value.disconnect_provider(&name) {
-        return Err(ErrorPage::LastSignIn);
-    }
-    let (account, source) = (&stored_account.value, request.source);
-    let start = SessionStart {
-        second_factor: session.second_factor,
-        // The session continues in a new cookie, and the person entered no credentials for it.
-        ..SessionStart::from_credentials(Credentials::NotEntered)
-    };
-    let (fresh, mut writes) = new_session(app, &request.browser, account, source, start).await?;
-    writes.push(account.update_write(stored_account.revision)?);
-    writes.push(subject::removal_write(&name));
-    let action = DISCONNECT.action;
-    writes.extend(audit::account_entries(app, account, source, action, "done").await?);
-    if !app.try_commit(writes).await? {
-        return Err(StoreError::Conflict.into());
-    }
+    let disconnect = async |tx| disconnect_in(&tx, app, &request, &name).await;
+    let fresh = app.change(disconnect).await?;
     let mut response = redirect_to(StatusCode::SEE_OTHER, &ReturnTo::Account.address(app));
     if let Some(cookie) = fresh.set_cookie(app, true) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     Ok(response)
+}
+
+async fn disconnect_in(
+    tx: &Transaction<'_>,
+    app: &App,
+    request: &SignedInForm,
+    name: &Digest,
+) -> Result<Browser, ErrorPage> {
+    let mut stored = request.read_account(tx).await?;
+    if !stored.value.disconnect_provider(name) {
+        return Err(ErrorPage::LastSignIn);
+    }
+    let (account, source) = (&stored.value, request.source);
+    let start = SessionStart {
+        second_factor: request.signed_in.session.second_factor,
+        // The session continues in a new cookie, and the person entered no credentials for it.
+        ..SessionStart::from_credentials(Credentials::NotEntered)
+    };
+    let (fresh, session) = new_session(app, &request.browser, account, source, start).await?;
+    tx.write_all(session);
+    tx.write(account.update_write(stored.revision)?);
+    tx.write(subject::removal_write(name));
+    tx.write_all(audit::account_entries(app, account, source, DISCONNECT.action, "done").await?);
+    Ok(fresh)
 }

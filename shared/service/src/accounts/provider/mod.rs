@@ -22,7 +22,7 @@ use axum::response::Response;
 use vault_format::hash::Digest;
 use vault_format::text::error_chain;
 use vault_store::StoreError;
-use vault_store::records::{When, Write};
+use vault_store::records::When;
 
 use super::provider::arrival::ReturnedPerson;
 use super::provider::refused::RefusedSignIn;
@@ -40,6 +40,7 @@ use crate::oidc::{
     BadIdToken, CodeExchange, Person, Provider, ProviderError, SignInRequest, error_code,
 };
 use crate::ports::Ports;
+use crate::transaction::Transaction;
 use crate::web::browser::{Browser, PostedForm, ReturnTo, read_posted_form};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
@@ -136,9 +137,11 @@ pub async fn start_sign_in(
     let windows = provider_request.sign_in_windows(app.config.limits.sign_in_failures);
     count_or_refuse(app, &windows, now).await?;
     let creation = provider_request.creation_write(&browser.hash(), &state.hash())?;
-    if !app.try_commit(vec![creation]).await? {
-        return Err(StoreError::Conflict.into());
-    }
+    let store = async |tx: Transaction<'_>| {
+        tx.write(creation.clone());
+        Ok::<_, StoreError>(())
+    };
+    app.change(store).await?;
     // A page and not a redirect: browsers apply `form-action` to each redirect that a form starts,
     // and it is unknown to which addresses the provider redirects.
     let refresh = HeaderValue::from_str(&format!("0;url={address}"));
@@ -198,18 +201,9 @@ async fn take_request(
     let state = answer.value("state").unwrap_or_default();
     let state = Secret::parse(SecretKind::ProviderState, state).ok_or_else(expired)?;
     let key = request_key(&browser.hash(), &state.hash());
-    let stored_request = app.get::<ProviderRequest>(&key).await?;
-    let stored_request = stored_request.ok_or_else(expired)?;
     // Deleted before the code is exchanged: of two callbacks with one state, only one continues.
-    let taken = vec![Write::delete(key, When::At(stored_request.revision))];
-    if app.try_commit(taken).await? {
-        Ok(TakenRequest {
-            state,
-            request: stored_request.value,
-        })
-    } else {
-        Err(expired())
-    }
+    let request = app.take_once(key).await?.ok_or_else(expired)?;
+    Ok(TakenRequest { state, request })
 }
 
 /// Exchanges the code for the provider's statement of who came back.

@@ -2,6 +2,7 @@
 //! can do about it.
 
 mod apps;
+mod conflicts;
 mod earlier;
 mod epochs;
 mod memberships;

@@ -84,18 +84,7 @@ pub async fn desk_of(kind: Kind, change: impl FnOnce(&mut vault_service::config:
         config.token_ttl_seconds = 24 * 3600;
         change(config);
     });
-    let commits = Arc::new(Commits {
-        memory: Arc::clone(&world.memory),
-        seen: Mutex::default(),
-        interfered: AtomicUsize::new(0),
-        changed: Mutex::default(),
-        sooner: Mutex::default(),
-        paused: Mutex::default(),
-        planned: Mutex::default(),
-        reads: AtomicUsize::new(0),
-    });
-    world.app.ports.records = Hooked::new(&world.memory, commits.clone());
-    world.router = vault_service::router(world.app.clone());
+    let commits = Commits::watch(&mut world);
     common::bootstrap(&world.app).await;
     let acme = world.namespace("acme", kind).await;
     let other = world.namespace("other", Kind::Hosted).await;
@@ -211,6 +200,7 @@ impl Desk {
 pub struct Commits {
     memory: Arc<Memory>,
     seen: Mutex<Vec<Vec<RecordKey>>>,
+    skipped: AtomicUsize,
     interfered: AtomicUsize,
     changed: Mutex<Option<User>>,
     sooner: Mutex<Vec<Write>>,
@@ -239,6 +229,24 @@ pub struct Pause {
 }
 
 impl Commits {
+    /// Watches the commits of a service from now on.
+    pub fn watch(world: &mut World) -> Arc<Self> {
+        let commits = Arc::new(Self {
+            memory: Arc::clone(&world.memory),
+            seen: Mutex::default(),
+            skipped: AtomicUsize::new(0),
+            interfered: AtomicUsize::new(0),
+            changed: Mutex::default(),
+            sooner: Mutex::default(),
+            paused: Mutex::default(),
+            planned: Mutex::default(),
+            reads: AtomicUsize::new(0),
+        });
+        world.app.ports.records = Hooked::new(&world.memory, commits.clone());
+        world.router = vault_service::router(world.app.clone());
+        commits
+    }
+
     /// Lets the next commit wait.
     pub fn pause_next(&self) -> Pause {
         let pause = Pause::default();
@@ -249,6 +257,17 @@ impl Commits {
     /// Lets the next commits fail as those do that other writers get in the way of.
     pub fn interfere(&self, times: usize) {
         self.interfered.store(times, Ordering::SeqCst);
+    }
+
+    /// Lets one commit fail like that, after so many others.
+    pub fn interfere_after(&self, skipped: usize) {
+        self.skipped.store(skipped, Ordering::SeqCst);
+        self.interfere(1);
+    }
+
+    /// Whether a commit has failed since [`Self::interfere_after`].
+    pub fn has_interfered(&self) -> bool {
+        self.interfered.swap(0, Ordering::SeqCst) == 0
     }
 
     /// Makes a user a member right before the next commit that is more than a note of when somebody
@@ -336,11 +355,11 @@ impl Hook for Commits {
             pause.go_on.notified().await;
         }
         let less = |left: usize| left.checked_sub(1);
-        let interfered = &self.interfered;
-        if interfered
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less)
-            .is_ok()
-        {
+        let lower = |count: &AtomicUsize| {
+            let lowered = count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+            lowered.is_ok()
+        };
+        if !lower(&self.skipped) && lower(&self.interfered) {
             return Err(StoreError::Conflict);
         }
         match self.next_planned(writes) {

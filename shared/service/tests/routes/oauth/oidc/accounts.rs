@@ -8,6 +8,7 @@ use vault_service::model::user::{Role, Scopes, User};
 
 use super::double::{SUBJECT, parameter};
 use super::{ACCOUNT, CONNECT, EXPIRED, Place, SIGN_IN, START, sent};
+use crate::admin::Commits;
 use crate::common::{
     OWNER, PASSWORD, Reply, Visitor, commit, entries_of, invite, namespace, proven,
 };
@@ -309,6 +310,29 @@ async fn the_last_way_to_sign_in_stays() {
     let refused = disconnect(&mut visitor, &page, &subject).await;
     assert_eq!(refused.page(), "409 This sign-in cannot be disconnected");
     assert_eq!(place.account(ADA).await.proofs.len(), 1);
+}
+
+#[tokio::test]
+async fn a_sign_in_and_a_disconnection_whose_commit_loses_a_race_are_carried_out_all_the_same() {
+    for skipped in 0.. {
+        let mut place = Place::new().await;
+        let commits = Commits::watch(&mut place.world);
+        proven(place.app(), ADA).await;
+        let mut ada = place.connect_ada().await;
+        commits.interfere_after(skipped);
+        sent(&mut Visitor::new(place.app()), "/account").await;
+        let mut has_interfered = commits.has_interfered();
+        let page = ada.get("/account").await;
+        commits.interfere_after(skipped);
+        let done = disconnect(&mut ada, &page, &place.subject().to_string()).await;
+        assert_eq!((done.status, done.header("location")), (303, "/account"));
+        assert_eq!(place.connected().await, None);
+        has_interfered |= commits.has_interfered();
+        if !has_interfered {
+            assert!(skipped > 0, "no commit");
+            break;
+        }
+    }
 }
 
 #[tokio::test]
