@@ -12,7 +12,8 @@ use std::sync::Arc;
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value};
+use serde_json::json;
+use vault_api::Problem;
 use vault_store::StoreError;
 
 /// The party that can remove the cause of a refusal.
@@ -208,7 +209,8 @@ struct Inner {
     code: ErrorCode,
     detail: Option<Cow<'static, str>>,
     headers: Vec<(HeaderName, HeaderValue)>,
-    members: Map<String, Value>,
+    /// Further members of the problem document; the fixed ones are set when it is encoded.
+    members: Problem,
     cause: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -233,7 +235,7 @@ impl Refusal {
             code,
             detail: None,
             headers,
-            members: Map::new(),
+            members: Problem::default(),
             cause: None,
         }))
     }
@@ -268,10 +270,11 @@ impl Refusal {
         self.header(header::RETRY_AFTER, HeaderValue::from(seconds))
     }
 
-    /// Adds a member to the body of the answer, the RFC 9457 problem object.
+    /// Sets members of the body of the answer, the RFC 9457 problem object, which tell about this
+    /// case.
     #[must_use]
-    pub fn member(mut self, name: &str, value: Value) -> Self {
-        self.0.members.insert(name.to_owned(), value);
+    pub fn with(mut self, set: impl FnOnce(&mut Problem)) -> Self {
+        set(&mut self.0.members);
         self
     }
 
@@ -306,19 +309,17 @@ impl Refusal {
     /// Encodes the body of the answer: an RFC 9457 problem object, as JSON.
     pub fn problem(&self, request_id: &str) -> Vec<u8> {
         let row = self.0.code.row();
-        // The fixed members come after those of the handler, so that none of them can be
-        // overwritten.
-        let mut members = self.0.members.clone();
-        members.insert("type".into(), "about:blank".into());
-        members.insert("title".into(), row.title().into());
-        members.insert("status".into(), row.status.as_u16().into());
-        members.insert(
-            "detail".into(),
-            self.0.detail.as_deref().unwrap_or(row.detail).into(),
-        );
-        members.insert("code".into(), row.code.into());
-        members.insert("request_id".into(), request_id.into());
-        Value::Object(members).to_string().into_bytes()
+        let detail = self.0.detail.as_deref().unwrap_or(row.detail);
+        let problem = Problem {
+            kind: "about:blank".to_owned(),
+            title: row.title().to_owned(),
+            status: row.status.as_u16(),
+            detail: detail.to_owned(),
+            code: row.code.to_owned(),
+            request_id: request_id.to_owned(),
+            ..self.0.members.clone()
+        };
+        json!(problem).to_string().into_bytes()
     }
 }
 

@@ -111,7 +111,7 @@ impl From<FullStorage> for Refusal {
     fn from(full: FullStorage) -> Self {
         Self::new(ErrorCode::QuotaExceeded)
             .detail(full.to_string())
-            .member("quota", full.to_json())
+            .with(|problem| problem.quota = Some(full.to_quota()))
     }
 }
 

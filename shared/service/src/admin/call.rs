@@ -6,7 +6,6 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_store::records::Record;
@@ -210,7 +209,7 @@ async fn confirm_outcome<T>(
             );
             Err(refusal
                 .detail(detail)
-                .member("confirmation", json!(confirmation)))
+                .with(|problem| problem.confirmation = Some(confirmation)))
         }
         outcome => outcome,
     }

@@ -4,7 +4,6 @@
 use std::fmt::Write as _;
 
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::json;
 
 use crate::error::{ErrorCode, Refusal};
 
@@ -37,7 +36,7 @@ impl LimitState {
         let state = std::slice::from_ref(self);
         let refusal = Refusal::new(ErrorCode::RateLimited)
             .retry_after(self.resets_in)
-            .member("limit", json!(self.name));
+            .with(|problem| problem.limit = Some(self.name.to_owned()));
         let fields = FIELDS.into_iter().zip(format_field_values(state));
         fields.fold(refusal, |refusal, (name, value)| match value {
             Some(value) => refusal.header(name, value),

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use vault_api::{FullQuota, QuotaName};
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
@@ -56,11 +57,11 @@ impl PlaceKind {
         }
     }
 
-    const fn name(self) -> &'static str {
+    const fn name(self) -> QuotaName {
         match self {
-            Self::Machines => "machines",
-            Self::People => "people",
-            Self::Drafts => "drafts",
+            Self::Machines => QuotaName::Machines,
+            Self::People => QuotaName::People,
+            Self::Drafts => QuotaName::Drafts,
         }
     }
 
@@ -115,8 +116,13 @@ impl fmt::Display for FullPlaces {
 
 impl FullPlaces {
     /// Returns the numbers for the member `quota` of an answer.
-    pub fn to_json(self) -> Value {
-        json!({ "name": self.kind.name(), "used": self.used, "asked": 1, "limit": self.limit })
+    pub const fn to_quota(self) -> FullQuota {
+        FullQuota {
+            name: self.kind.name(),
+            used: self.used,
+            asked: 1,
+            limit: self.limit,
+        }
     }
 }
 
@@ -208,7 +214,7 @@ impl From<FullPlaces> for Refusal {
     fn from(full: FullPlaces) -> Self {
         Self::new(ErrorCode::QuotaFull)
             .detail(full.to_string())
-            .member("quota", full.to_json())
+            .with(|problem| problem.quota = Some(full.to_quota()))
     }
 }
 

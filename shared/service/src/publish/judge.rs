@@ -2,7 +2,7 @@
 //! and further ones that only a service has. Nothing is read from a store here: everything that the
 //! file is compared with is passed in.
 
-use serde_json::json;
+use vault_api::ReturnedSkill;
 use vault_format::catalog::{
     Catalog, CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, JudgedRelease, NewRoots,
     ReaderKind, SignedCatalog, SkillEntry, judge_catalog, judge_proposal,
@@ -167,12 +167,14 @@ pub(super) fn accept_release(
         .former
         .find_rolled_back(has, release.catalog(), &state);
     if !returned.is_empty() {
-        let skills = returned.iter().take(MAX_RETURNED);
-        let skills: Vec<_> = skills
-            .map(|(skill, reached)| json!({ "name": skill.name, "reached": reached }))
-            .collect();
+        let skills = returned.into_iter().take(MAX_RETURNED);
+        let skills = skills.map(|(skill, reached)| ReturnedSkill {
+            name: skill.name,
+            reached,
+        });
+        let skills = Some(skills.collect());
         let refusal = Refusal::new(ErrorCode::SkillRolledBack).detail(ROLLED_BACK_DETAIL);
-        return Err(refusal.member("skills", skills.into()));
+        return Err(refusal.with(|problem| problem.skills = skills));
     }
     let is_comparable = |skill: &SkillEntry| {
         let node = older.node(Class::Bundles, &skill.bundle_hash);

@@ -16,6 +16,7 @@ mod texts;
 
 use bytes::Bytes;
 use serde_json::json;
+use vault_api::CurrentRelease;
 use vault_format::catalog::{
     Catalog, CatalogChanges, CountedCatalog, JudgedRelease, MAX_OBJECT_BYTES, ReleaseRef,
     RootChanges,
@@ -124,10 +125,12 @@ fn check_precondition(
     if good {
         return Ok(());
     }
-    let current = current.map(|current| {
-        json!({ "release": current.release, "sha256": current.sha256, "payload_sha256": current.payload_sha256 })
+    let current = current.map(|current| CurrentRelease {
+        release: current.release,
+        sha256: current.sha256,
+        payload_sha256: current.payload_sha256,
     });
-    Err(Refusal::new(ErrorCode::ReleaseConflict).member("current", current.into()))
+    Err(Refusal::new(ErrorCode::ReleaseConflict).with(|problem| problem.current = current))
 }
 
 /// A verified catalog file that may become current, with all that its commit needs.

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::json;
 use tokio::task::JoinSet;
 use vault_format::bundle::Bundle;
 use vault_format::catalog::{Catalog, CountedCatalog};
@@ -111,8 +110,9 @@ pub(super) async fn collect_closure(
     }
     walk.missing.sort_unstable();
     walk.missing.dedup();
-    let first_missing: Vec<_> = walk.missing.iter().take(MAX_LISTED).collect();
-    Err(Refusal::new(ErrorCode::ObjectsMissing).member("missing", json!(first_missing)))
+    walk.missing.truncate(MAX_LISTED);
+    let missing = Some(walk.missing);
+    Err(Refusal::new(ErrorCode::ObjectsMissing).with(|problem| problem.missing = missing))
 }
 
 /// The kind of an object, which determines what other objects it may name.

@@ -5,7 +5,6 @@
 //! cannot be withdrawn or declined. If a step fails, accepting the draft again continues from
 //! there, and what is already signed is not signed twice.
 
-use serde_json::json;
 use vault_format::draft::{Draft, DraftContext, Request};
 use vault_format::hash::Digest;
 use vault_gate::RawFile;
@@ -13,7 +12,7 @@ use vault_shelf::{Change, Entry, Shelf, ShelfError, Submitted};
 use vault_store::StoreError;
 
 use super::find_visible;
-use super::step::{end_draft_in, is_being_admitted, new_ending, state_refusal};
+use super::step::{blocked_refusal, end_draft_in, is_being_admitted, new_ending, state_refusal};
 use crate::admin::principal::Principal;
 use crate::app::{Accepted, Shelves};
 use crate::drafts::FoundDraft;
@@ -167,9 +166,7 @@ async fn sign_change(
         Ok(Submitted::Signed { .. } | Submitted::Unchanged { .. } | Submitted::Removed { .. }) => {
             Ok(())
         }
-        Ok(Submitted::Refused { findings }) => {
-            Err(Refusal::new(ErrorCode::SkillBlocked).member("findings", json!(findings)))
-        }
+        Ok(Submitted::Refused { findings }) => Err(blocked_refusal(&findings)),
         // The shelf of a server that holds the key signs; another outcome is a mistake in its code.
         Ok(Submitted::Drafted { .. } | Submitted::WouldPass { .. }) => {
             Err(ErrorCode::Internal.into())
@@ -204,7 +201,7 @@ fn check_base(draft: &Draft, current: Option<&Entry>, seen: Option<Digest>) -> R
     if draft.check_base(current.as_ref()).is_ok() || (seen.is_some() && seen == current) {
         return Ok(());
     }
-    Err(Refusal::new(ErrorCode::DraftBase).member("bundle_hash", json!(current)))
+    Err(Refusal::new(ErrorCode::DraftBase).with(|problem| problem.bundle_hash = current))
 }
 
 fn to_shelf_change(draft: &Draft, replace: bool) -> Change {

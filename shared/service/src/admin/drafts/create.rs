@@ -3,7 +3,7 @@
 
 use axum::http::StatusCode;
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use vault_format::draft::Submitter;
 use vault_format::name::DraftId;
 use vault_format::root::{KeyRequest, KeyRequestError, MAX_KEY_REQUEST_BYTES};
@@ -13,6 +13,7 @@ use vault_store::objects::{Class, MAX_OBJECT_BYTES, ObjectKey};
 use vault_store::random::ulid_parts;
 
 use super::list::parse_kind;
+use super::step::blocked_refusal;
 use super::to_api_draft_for;
 use crate::admin::call::{Answer, Call};
 use crate::drafts::{IncomingDraft, KeepError, KeepOutcome, find_draft, store_draft};
@@ -159,7 +160,7 @@ async fn propose_change(call: &Call, namespace: &Namespace, kind: DraftRequestKi
     let id = match submitted.map_err(tool_refusal)? {
         Submitted::Drafted { draft, .. } => draft,
         Submitted::Refused { findings } => {
-            return Err(Refusal::new(ErrorCode::SkillBlocked).member("findings", json!(findings)));
+            return Err(blocked_refusal(&findings));
         }
         Submitted::Unchanged { .. } => return Err(ErrorCode::SkillUnchanged.into()),
         Submitted::Signed { .. } | Submitted::Removed { .. } | Submitted::WouldPass { .. } => {

@@ -1,6 +1,7 @@
 //! Steps that the routes for drafts share to end a draft.
 
 use serde_json::json;
+use vault_gate::Finding;
 use vault_store::StoreError;
 
 use crate::admin::principal::Principal;
@@ -51,9 +52,16 @@ pub(super) fn is_being_admitted(by: &Principal<'_>, draft: &DraftRecord) -> bool
     until.is_some_and(|until| by.app.clock.now() < until)
 }
 
+/// Returns the refusal of a change that the security scan blocks, with its findings.
+pub(super) fn blocked_refusal(findings: &[Finding]) -> Refusal {
+    let findings = findings.iter().map(|finding| json!(finding)).collect();
+    Refusal::new(ErrorCode::SkillBlocked).with(|problem| problem.findings = Some(findings))
+}
+
 /// Returns the refusal of a decision that the draft's state does not allow: 409 with that state.
 pub(super) fn state_refusal(draft: &DraftRecord, why: Option<&'static str>) -> Refusal {
-    let refusal = Refusal::new(ErrorCode::DraftState).member("state", json!(draft.state));
+    let state = Some(draft.state);
+    let refusal = Refusal::new(ErrorCode::DraftState).with(|problem| problem.state = state);
     match why {
         Some(why) => refusal.detail(why),
         None => refusal,

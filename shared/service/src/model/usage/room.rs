@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use vault_api::{FullQuota, QuotaName};
 
 use super::{
     ALLOWANCE_BYTES, ALLOWANCE_OBJECTS, Amount, MAX_UNNAMED_BYTES, MAX_UNNAMED_OBJECTS, Tally,
@@ -107,12 +107,12 @@ pub enum StorageLimit {
 
 impl StorageLimit {
     /// Returns the name of the limit in answers.
-    pub const fn name(self) -> &'static str {
+    const fn name(self) -> QuotaName {
         match self {
-            Self::Bytes => "bytes",
-            Self::Objects => "objects",
-            Self::UnnamedBytes => "unnamed_bytes",
-            Self::UnnamedObjects => "unnamed_objects",
+            Self::Bytes => QuotaName::Bytes,
+            Self::Objects => QuotaName::Objects,
+            Self::UnnamedBytes => QuotaName::UnnamedBytes,
+            Self::UnnamedObjects => QuotaName::UnnamedObjects,
         }
     }
 }
@@ -157,10 +157,13 @@ impl fmt::Display for FullStorage {
 
 impl FullStorage {
     /// Returns the numbers for the member `quota` of an answer.
-    pub fn to_json(self) -> Value {
-        json!({
-            "name": self.of.name(), "used": self.used, "asked": self.asked, "limit": self.limit,
-        })
+    pub const fn to_quota(self) -> FullQuota {
+        FullQuota {
+            name: self.of.name(),
+            used: self.used,
+            asked: self.asked,
+            limit: self.limit,
+        }
     }
 }
 
