@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use vault_api::{JsonRpcError, JsonRpcFailure, JsonRpcVersion};
 use vault_format::json::{JsonError, parse};
 
 /// The service refuses the HTTP request.
@@ -74,10 +75,16 @@ fn is_json(bytes: &[u8]) -> bool {
 
 /// Encodes a JSON-RPC error. `word` is the service's own error code.
 pub fn error_body(code: i32, message: &str, word: &str, id: &Id) -> Vec<u8> {
-    let error = json!({ "code": code, "message": message, "data": { "code": word } });
-    json!({ "jsonrpc": "2.0", "id": id.0, "error": error })
-        .to_string()
-        .into_bytes()
+    let error = JsonRpcError {
+        jsonrpc: JsonRpcVersion::Two,
+        id: id.0.clone(),
+        error: JsonRpcFailure {
+            code: code.into(),
+            message: message.to_owned(),
+            data: Some(json!({ "code": word })),
+        },
+    };
+    json!(error).to_string().into_bytes()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::error_response::{EndpointError, forbid_caching};
 use super::guard::{Revocation, read_form};
@@ -29,17 +29,21 @@ const MAX_REGISTER_BYTES: usize = MAX_DOCUMENT_BYTES;
 /// `GET /.well-known/oauth-authorization-server` and `/.well-known/openid-configuration`: returns
 /// the metadata of the authorization server.
 pub fn authorization_server(app: &App) -> Value {
-    metadata::authorization_server(&app.config.public_url, app.documents.is_some())
+    let documents = app.documents.is_some();
+    json!(metadata::authorization_server(
+        &app.config.public_url,
+        documents
+    ))
 }
 
 /// `GET /.well-known/oauth-protected-resource`: returns the metadata of the whole service.
 pub fn protected_resource(app: &App) -> Value {
-    metadata::protected_resource(&app.config.public_url, "")
+    json!(metadata::protected_resource(&app.config.public_url, ""))
 }
 
 /// `GET /.well-known/oauth-protected-resource/mcp`: returns the metadata of `/mcp`.
 pub fn protected_mcp(app: &App) -> Value {
-    metadata::protected_resource(&app.config.public_url, "/mcp")
+    json!(metadata::protected_resource(&app.config.public_url, "/mcp"))
 }
 
 /// `POST /oauth/register`: registers a client.

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
-use serde_json::json;
+use vault_api::OAuthError;
 use vault_store::StoreError;
 
 use super::register::RegisterError;
@@ -123,10 +123,11 @@ impl EndpointError {
 }
 
 fn error_response(status: StatusCode, code: &str, description: &str) -> Response {
-    forbid_caching(json_answer(
-        status,
-        &json!({ "error": code, "error_description": description }),
-    ))
+    let error = OAuthError {
+        error: code.to_owned(),
+        error_description: description.to_owned(),
+    };
+    forbid_caching(json_answer(status, &error))
 }
 
 /// Marks a response that no cache may store.
