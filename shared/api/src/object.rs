@@ -20,6 +20,7 @@ words! {
 }
 
 /// A question for the objects that the service lacks.
+// Unknown members are accepted: a newer publisher may ask for more than this service knows.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct ObjectQuestion {
     /// Kind of the objects, which is the same for all of them.

@@ -30,7 +30,7 @@ pub struct Problem {
     pub request_id: String,
     /// With `release_conflict`: the current release; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub current: Option<CurrentRelease>,
+    pub current: Option<CurrentReleaseRef>,
     /// With `objects_missing`: SHA-256 of each object to upload, or of the first of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<Vec<Digest>>,
@@ -62,7 +62,7 @@ pub struct Problem {
 
 /// The release that is current in a namespace.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-pub struct CurrentRelease {
+pub struct CurrentReleaseRef {
     /// Number of the release.
     pub release: u64,
     /// SHA-256 of the catalog's bytes.

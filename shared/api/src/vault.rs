@@ -421,14 +421,17 @@ const fn is_needed() -> bool {
 #[serde(deny_unknown_fields)]
 pub struct ConfirmedVault {
     /// The name of the vault, which the person has typed as a confirmation.
+    #[schemars(length(max = 63))]
     pub slug: String,
 }
 
 /// A request to remove the pin of a vault.
+// Unknown members are accepted: an earlier version of the command line also sends a password.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[schemars(rename = "PinReset")]
 pub struct ConfirmedPinReset {
     /// The name of the vault, which the person has typed as a confirmation.
+    #[schemars(length(max = 63))]
     pub slug: String,
 }
 

@@ -16,7 +16,7 @@ mod texts;
 
 use bytes::Bytes;
 use serde_json::json;
-use vault_api::CurrentRelease;
+use vault_api::CurrentReleaseRef;
 use vault_format::catalog::{
     Catalog, CatalogChanges, CountedCatalog, JudgedRelease, MAX_OBJECT_BYTES, ReleaseRef,
     RootChanges,
@@ -125,7 +125,7 @@ fn check_precondition(
     if good {
         return Ok(());
     }
-    let current = current.map(|current| CurrentRelease {
+    let current = current.map(|current| CurrentReleaseRef {
         release: current.release,
         sha256: current.sha256,
         payload_sha256: current.payload_sha256,
