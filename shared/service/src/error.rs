@@ -27,7 +27,7 @@ pub enum Fault {
 
 /// One row of the table of error codes.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct ErrorRow {
     /// Status of the answer; a code always has the same one.
     pub status: StatusCode,
     /// Stable machine-readable name, `snake_case`.
@@ -38,7 +38,7 @@ pub struct Row {
     pub detail: &'static str,
 }
 
-impl Row {
+impl ErrorRow {
     /// Returns the `title` of the answer: the status phrase, as RFC 9457 demands for the type
     /// `about:blank`.
     pub fn title(&self) -> &'static str {
@@ -59,9 +59,9 @@ macro_rules! codes {
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
             /// Returns the code's row of the table.
-            pub const fn row(self) -> Row {
+            pub const fn row(self) -> ErrorRow {
                 match self {
-                    $(Self::$name => Row {
+                    $(Self::$name => ErrorRow {
                         status: StatusCode::$status,
                         code: $code,
                         fault: Fault::$fault,

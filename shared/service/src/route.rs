@@ -159,7 +159,7 @@ impl Route {
 
 /// One row of the table of routes: a route and its handler.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row<H> {
+pub(crate) struct RouteRow<H> {
     pub(crate) route: Route,
     pub(crate) handler: H,
 }
@@ -171,9 +171,9 @@ macro_rules! rows {
     ($group:ident: $(
         $name:literal $method:ident $path:literal $class:ident $(($($with:tt)*))? $function:path;
     )*) => {
-        const ROWS: &[$crate::route::Row<Handler>] = &[$({
+        const ROWS: &[$crate::route::RouteRow<Handler>] = &[$({
             const HANDLER: Handler = handler!($class $(($($with)*))? $function);
-            $crate::route::Row {
+            $crate::route::RouteRow {
                 route: $crate::route::Route::new(
                     $crate::route::Group::$group,
                     HANDLER.auth(),
@@ -195,8 +195,8 @@ pub(crate) use rows;
 /// Builds the router for the rows of a group, below `prefix`.
 pub(crate) fn router<H: 'static, S: Clone + Send + Sync + 'static>(
     prefix: &str,
-    rows: &'static [Row<H>],
-    methods: impl Fn(&'static Row<H>) -> MethodRouter<S>,
+    rows: &'static [RouteRow<H>],
+    methods: impl Fn(&'static RouteRow<H>) -> MethodRouter<S>,
 ) -> Router<S> {
     rows.iter().fold(Router::new(), |router, row| {
         mount_route(router, prefix, &row.route, &methods(row))

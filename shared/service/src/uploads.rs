@@ -337,7 +337,7 @@ struct CountedUpload {
 }
 
 /// The state of the objects of an upload in the store.
-struct Asked {
+struct StoredState {
     /// Objects that are not stored.
     new: HashSet<ObjectKey>,
     /// Objects that garbage collection had marked before the store was asked.
@@ -357,24 +357,24 @@ impl Upload<'_> {
     /// Claims the objects in the turn of the namespace. The store is asked outside of the turn: that
     /// may cost a call for each object, for which other uploads must not wait.
     async fn claim_in_turn(&self) -> Result<CountedUpload, UploadError> {
-        let mut asked = None;
+        let mut state = None;
         for _ in 0..CLAIMS {
             let turn = self.app.enter_usage(&self.namespace.id).await?;
             let claim = self
                 .app
-                .change(async |tx| self.claim(&tx, asked.as_ref()).await);
+                .change(async |tx| self.claim(&tx, state.as_ref()).await);
             let claimed = claim.await?;
             drop(turn);
             if let Some(claimed) = claimed {
                 return Ok(claimed);
             }
-            asked = Some(self.ask_store().await?);
+            state = Some(self.ask_store().await?);
         }
         Err(StoreError::Busy.into())
     }
 
     /// Asks which of the objects are stored.
-    async fn ask_store(&self) -> Result<Asked, StoreError> {
+    async fn ask_store(&self) -> Result<StoredState, StoreError> {
         let sizes = self.sizes();
         let names: Vec<ObjectName> = sizes.iter().map(|(key, _)| (*key).into()).collect();
         // Marks are read before objects, as in `list_missing`.
@@ -385,7 +385,7 @@ impl Upload<'_> {
             new.extend(self.app.objects.find_missing(chunk).await?);
         }
         let marked = names.into_iter().filter(|name| marked.contains(name));
-        Ok(Asked {
+        Ok(StoredState {
             marked: marked.collect(),
             new,
         })
@@ -397,7 +397,7 @@ impl Upload<'_> {
     async fn claim(
         &self,
         tx: &Transaction<'_>,
-        asked: Option<&Asked>,
+        state: Option<&StoredState>,
     ) -> Result<Option<CountedUpload>, UploadError> {
         let namespace = &self.namespace.id;
         let names: Vec<ObjectName> = self.objects.iter().map(|(key, _)| (*key).into()).collect();
@@ -417,8 +417,8 @@ impl Upload<'_> {
         let id = tx.fresh_id();
         let still_marked: HashSet<_> = marks.iter().map(|marked| marked.name).collect();
         // A mark that has gone since may have gone with its object.
-        let asked = asked.filter(|asked| asked.marked.is_subset(&still_marked));
-        let Some(counted) = self.count_new(&usage, asked)? else {
+        let state = state.filter(|state| state.marked.is_subset(&still_marked));
+        let Some(counted) = self.count_new(&usage, state)? else {
             return Ok(None);
         };
         usage.begin_upload(&id, counted, now);
@@ -453,7 +453,7 @@ impl Upload<'_> {
     fn count_new(
         &self,
         usage: &Usage,
-        asked: Option<&Asked>,
+        state: Option<&StoredState>,
     ) -> Result<Option<Counted>, UploadError> {
         let sizes = self.sizes();
         let all = Needed {
@@ -471,10 +471,10 @@ impl Upload<'_> {
                 ..Counted::default()
             }));
         }
-        let Some(asked) = asked else {
+        let Some(state) = state else {
             return Ok(None);
         };
-        let needed = self.needed(|key| asked.new.contains(key));
+        let needed = self.needed(|key| state.new.contains(key));
         let full = match usage.check_room(&needed, &self.quota) {
             Ok(counted) => return Ok(Some(counted)),
             Err(full) => full,

@@ -20,7 +20,7 @@ use crate::model::limits::Networks;
 struct Turns<T> {
     /// Maximum number of waiting entries.
     most: usize,
-    waiting: Vec<Entry<T>>,
+    waiting: Vec<WaitingHash<T>>,
     /// The networks with waiting entries, by name.
     networks: HashMap<String, Lane>,
     /// Number of the next event; turns and arrivals are ordered by these numbers.
@@ -28,7 +28,7 @@ struct Turns<T> {
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct WaitingHash<T> {
     number: u64,
     /// Names of the networks that the client belongs to, the widest first.
     networks: Vec<String>,
@@ -75,7 +75,7 @@ impl<T> Turns<T> {
             });
             lane.waiting += 1;
         }
-        self.waiting.push(Entry {
+        self.waiting.push(WaitingHash {
             number,
             networks: names,
             value,
@@ -201,7 +201,7 @@ impl HashQueue {
             let (number, displaced) = state.turns.enter(networks, sender).ok_or(QueueFull)?;
             // Closing its channel makes the displaced request fail.
             drop(displaced);
-            Place {
+            QueuePlace {
                 queue: self,
                 number,
             }
@@ -240,12 +240,12 @@ impl Drop for Slot {
 
 /// A place in the queue. Dropping it leaves the queue, which also happens when the request is
 /// cancelled.
-struct Place<'a> {
+struct QueuePlace<'a> {
     queue: &'a HashQueue,
     number: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         drop(self.queue.lock_state().turns.remove(self.number));
     }

@@ -42,7 +42,7 @@ use crate::bearer::Bearer;
 use crate::error::Refusal;
 use crate::guard::guard_call;
 use crate::hosting::payment::hook;
-use crate::route::{self, Auth, Row, rows};
+use crate::route::{self, Auth, RouteRow, rows};
 
 use call::{Answer, Call, OperatorCall};
 
@@ -168,7 +168,7 @@ rows! { Admin:
     "account.delete" DELETE "/admin/operator/accounts/{email}" OperatorWrite accounts::delete_account;
 }
 
-async fn answer_row(app: App, row: &'static Row<Handler>, request: Request) -> Response {
+async fn answer_row(app: App, row: &'static RouteRow<Handler>, request: Request) -> Response {
     let refuse = |refusal: Refusal| refusal.into_response();
     let route = &row.route;
     match row.handler {

@@ -34,7 +34,7 @@ use crate::model::permit::Act;
 use crate::model::session::spent_key;
 use crate::model::user::{Role, Scope, User};
 use crate::path_params::PathParams;
-use crate::route::Row;
+use crate::route::RouteRow;
 use crate::spending::Spending;
 use crate::web::browser::{
     Browser, CONSOLE_PATH, PostedForm, ReturnTo, SignedIn, read_posted_form,
@@ -267,7 +267,7 @@ const fn role_access(role: Role) -> Access {
 pub(super) async fn answer_request(
     app: App,
     cache: Arc<Cache>,
-    row: &'static Row<Handler>,
+    row: &'static RouteRow<Handler>,
     request: Request,
 ) -> Response {
     let answered = match row.handler {

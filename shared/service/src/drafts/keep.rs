@@ -17,7 +17,7 @@ use crate::model::Versioned;
 use crate::model::audit::{Actor, Change};
 use crate::model::draft::{
     self, DraftRecord, Ending, MAX_A_DAY, MAX_KEY_REQUESTS, MAX_KEY_REQUESTS_OF_AUTHOR, MAX_OWN,
-    MAX_PROPOSALS, MAX_SHARED, MAX_SHARED_OF_AUTHOR, Place, Queue, Slot, State, Subject,
+    MAX_PROPOSALS, MAX_SHARED, MAX_SHARED_OF_AUTHOR, Queue, QueueShare, Slot, State, Subject,
 };
 use crate::model::namespace::Namespace;
 use crate::model::notice::Event;
@@ -223,7 +223,7 @@ async fn keep_in(
     let mut full = DraftLimit::Day;
     // The author's own places are tried first, then the shared ones: a single author cannot use up
     // the places of others.
-    for place in [Place::Own, Place::Shared] {
+    for place in [QueueShare::Own, QueueShare::Shared] {
         let record = keep.record.clone().in_place(place);
         let mut warning = None;
         let (mut counted, writes): (_, Vec<Write>) = match read_slot(app, keep).await? {

@@ -26,7 +26,7 @@ use crate::drafts;
 use crate::model::kept::{self, Marked, ObjectName};
 use crate::model::namespace::{self, Namespace};
 use crate::model::upkeep::{ObjectPosition, RootWalk, Visit};
-use crate::model::usage::Listed;
+use crate::model::usage::ListedUsage;
 use crate::uploads;
 
 /// Classes of objects that are collected, in the order of a visit: first those that a release
@@ -70,7 +70,7 @@ pub(super) async fn visit_namespace(
         begin_visit(app, &namespace, report).await;
         namespace = recount::adopt_plan(app, namespace).await;
         recount::begin_recount(app, &namespace, began_at, until).await;
-        visit.listed = Listed::default();
+        visit.listed = ListedUsage::default();
     }
     loop {
         let progress = Progress {
@@ -196,8 +196,8 @@ impl ObjectPage {
 
     /// Returns the amounts of the objects that were just deleted, and of those that still exist. The
     /// latter are 0 for an unfinished page, whose objects are listed again.
-    fn count_swept(&self, swept: &SweptPage, walk: &RootWalk) -> Listed {
-        let mut listed = Listed::default();
+    fn count_swept(&self, swept: &SweptPage, walk: &RootWalk) -> ListedUsage {
+        let mut listed = ListedUsage::default();
         for (name, size) in self.names().zip(&self.sizes) {
             let tally = uploads::tally_of_object(name.class, *size);
             if swept.deleted.contains(&name) {
@@ -222,7 +222,7 @@ impl ObjectPage {
 /// The results of a visit so far, and the time until which it may work.
 struct Progress<'a> {
     report: &'a mut Report,
-    listed: &'a mut Listed,
+    listed: &'a mut ListedUsage,
     until: Instant,
 }
 

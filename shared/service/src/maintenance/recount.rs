@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::hosting::provisioning;
 use crate::model::kept::GRACE_SECONDS;
 use crate::model::namespace::{self, Kind, Namespace};
-use crate::model::usage::{Listed, Usage};
+use crate::model::usage::{ListedUsage, Usage};
 use crate::notices;
 use crate::uploads::correct_usage;
 
@@ -83,7 +83,7 @@ pub(super) async fn end_recount(
     app: &App,
     namespace: &Namespace,
     began_at: Timestamp,
-    listed: Listed,
+    listed: ListedUsage,
 ) {
     let is_other = AtomicBool::new(false);
     // With attempts of its own: steady uploads, which change the same record, would else keep the

@@ -186,7 +186,7 @@ fn select_due(mut all: Vec<DueVisit>, now: Timestamp) -> VecDeque<DueVisit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::usage::Listed;
+    use crate::model::usage::ListedUsage;
 
     #[test]
     fn the_namespace_that_waits_longest_comes_first() {
@@ -208,7 +208,7 @@ mod tests {
                 visited_at: times.map(|(_, visited)| time(visited)),
                 ended_at: None,
                 within: is_unfinished.then(ObjectPosition::default),
-                listed: Listed::default(),
+                listed: ListedUsage::default(),
             },
             when: When::Any,
         });

@@ -68,7 +68,7 @@ pub const MAX_REASON_CHARS: usize = 500;
 /// Kind of place that a content draft takes in its author's queue.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum QueueShare {
     /// One of the author's own places.
     Own,
     /// One of the places that all authors share; the only kind in drafts of earlier versions.
@@ -87,7 +87,7 @@ pub struct Content {
     pub flags: u64,
     /// The kind of place that the draft takes.
     #[serde(default)]
-    pub place: Place,
+    pub place: QueueShare,
     /// Digest of the requested change, without the draft's id, time and app: equal for two equal
     /// requests. `None` in drafts of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -243,7 +243,7 @@ impl DraftRecord {
 
     /// Returns the same draft in this place. Has no effect on drafts that take no place.
     #[must_use]
-    pub fn in_place(mut self, place: Place) -> Self {
+    pub fn in_place(mut self, place: QueueShare) -> Self {
         if let Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) =
             &mut self.subject
         {
@@ -303,8 +303,8 @@ impl DraftRecord {
                 let of_author = author_queue_key(namespace, author);
                 match content.place {
                     // Not in the shared counter, so that other authors cannot use up these places.
-                    Place::Own => vec![(of_author, "own", MAX_OWN)],
-                    Place::Shared => vec![
+                    QueueShare::Own => vec![(of_author, "own", MAX_OWN)],
+                    QueueShare::Shared => vec![
                         (of_author, "pending", MAX_SHARED_OF_AUTHOR),
                         (draft_queue_key(namespace), "pending", MAX_SHARED),
                     ],

@@ -18,7 +18,7 @@ use vault_store::StoreError;
 use vault_store::records::{Commit, Document, RecordKey, When, Write};
 
 use super::kept::{MAX_NAMES, ObjectName};
-use super::usage::Listed;
+use super::usage::ListedUsage;
 use crate::ports::{Ports, Versioned};
 
 /// Partition of the [`Visit`] records, one for each namespace.
@@ -42,7 +42,7 @@ pub struct Visit {
     pub within: Option<ObjectPosition>,
     /// Amounts of the objects that the visit has listed before the position `within`.
     #[serde(default)]
-    pub listed: Listed,
+    pub listed: ListedUsage,
 }
 
 impl Visit {

@@ -138,7 +138,7 @@ impl Sub for Tally {
 
 /// Amounts that a listing of all objects has found.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Listed {
+pub struct ListedUsage {
     /// All objects that still exist.
     pub stored: Amount,
     /// Objects for releases that the current release does not name. A former release may name them.
@@ -150,7 +150,7 @@ pub struct Listed {
     pub deleted: Amount,
 }
 
-impl Add for Listed {
+impl Add for ListedUsage {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -328,7 +328,7 @@ impl Usage {
 
     /// Corrects the count by the listing of the visit that began at `began_at`. Does nothing and
     /// returns false if that listing was not begun, or another visit has begun one since.
-    pub fn end_listing(&mut self, began_at: Timestamp, listed: Listed) -> bool {
+    pub fn end_listing(&mut self, began_at: Timestamp, listed: ListedUsage) -> bool {
         let Some(missed) = self.listing.filter(|listing| listing.began_at == began_at) else {
             return false;
         };

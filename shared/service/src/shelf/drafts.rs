@@ -31,7 +31,7 @@ use super::blocking::run_blocking;
 use crate::app::App;
 use crate::drafts::{IncomingDraft, KeepError, KeepOutcome, check_room, store_draft};
 use crate::model::audit::Actor;
-use crate::model::draft::{Content, DraftRecord, Place, Queue, Subject, author_queue_key};
+use crate::model::draft::{Content, DraftRecord, Queue, QueueShare, Subject, author_queue_key};
 use crate::model::namespace::Namespace;
 use crate::spending::run_gate;
 
@@ -465,7 +465,7 @@ fn to_record(encoded: &EncodedDraft, flags: u64) -> DraftRecord {
         name: draft.name.clone(),
         base_bundle_hash: draft.base_bundle_hash,
         flags,
-        place: Place::Own,
+        place: QueueShare::Own,
         request: Some(encoded.request),
     };
     let subject = match draft.request {

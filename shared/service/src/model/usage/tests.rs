@@ -20,12 +20,12 @@ fn tally(bytes: u64, objects: u64) -> Tally {
 }
 
 /// A listing in which no release names an object and no root reaches one.
-fn listed(bytes: u64, objects: u64) -> Listed {
-    Listed {
+fn listed(bytes: u64, objects: u64) -> ListedUsage {
+    ListedUsage {
         stored: amount(bytes, objects),
         not_current: amount(bytes, objects),
         unreached: amount(bytes, objects),
-        ..Listed::default()
+        ..ListedUsage::default()
     }
 }
 
@@ -207,11 +207,11 @@ fn what_is_deleted_counts_as_unnamed_no_longer_though_a_former_release_holds_oth
     usage.begin_listing(now, now);
     usage.end_listing(
         now,
-        Listed {
+        ListedUsage {
             stored: amount(60, 6),
             not_current: amount(50, 5),
             deleted: amount(40, 4),
-            ..Listed::default()
+            ..ListedUsage::default()
         },
     );
     assert_eq!(usage.tally.unnamed, amount(0, 0));
@@ -354,11 +354,11 @@ fn a_release_during_a_listing_leaves_its_objects_named() {
 fn a_listing_bounds_what_no_release_names_from_both_sides() {
     let now = Timestamp::from_unix(10_000);
     // The current release names 60 of 100 bytes; nothing reaches 10 of the others.
-    let listed = Listed {
+    let listed = ListedUsage {
         stored: amount(100, 10),
         not_current: amount(40, 4),
         unreached: amount(10, 1),
-        ..Listed::default()
+        ..ListedUsage::default()
     };
     // counted, corrected: between the bounds the count stays, since a former release may name some
     // of the objects.

@@ -9,7 +9,7 @@ use vault_format::draft::Submitter;
 use vault_format::keys::SecretKey;
 use vault_format::name::DraftId;
 use vault_format::root::KeyFingerprint;
-use vault_service::model::draft::{self, Content, DraftRecord, Place, Subject};
+use vault_service::model::draft::{self, Content, DraftRecord, QueueShare, Subject};
 use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::model::user::{Role, Scopes};
 use vault_service::shelf::Shelves;
@@ -523,7 +523,7 @@ async fn five_hundred_drafts_are_read_page_by_page() {
                 name: name(*number).parse().unwrap(),
                 base_bundle_hash: None,
                 flags: 0,
-                place: Place::Shared,
+                place: QueueShare::Shared,
                 request: None,
             };
             let by = Submitter {
