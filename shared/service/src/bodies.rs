@@ -90,7 +90,7 @@ struct Times {
 /// The memory for bodies of one process. Clones share it.
 #[derive(Clone)]
 pub struct Bodies {
-    held: Arc<Mutex<BodyRegistry>>,
+    registry: Arc<Mutex<BodyRegistry>>,
     places: Arc<FairGate>,
     scanned: Arc<FairGate>,
     times: Times,
@@ -243,7 +243,7 @@ impl Pool {
 
 /// The memory of one body. Dropping it frees the memory.
 pub struct BodyMemory {
-    held: Arc<Mutex<BodyRegistry>>,
+    registry: Arc<Mutex<BodyRegistry>>,
     sender: Sender,
     number: u64,
     /// Number of bytes that are counted for the body.
@@ -255,9 +255,9 @@ pub struct BodyMemory {
 
 impl BodyMemory {
     /// Registers a body. The receiver is notified when the body is dropped for others.
-    fn begin(held: &Arc<Mutex<BodyRegistry>>, sender: Sender) -> (Self, oneshot::Receiver<()>) {
+    fn begin(registry: &Arc<Mutex<BodyRegistry>>, sender: Sender) -> (Self, oneshot::Receiver<()>) {
         let (reading, given_way) = oneshot::channel();
-        let mut locked = lock_held(held);
+        let mut locked = lock_registry(registry);
         let number = locked.next;
         locked.next += 1;
         let lane = locked.pool(&sender.lane).lanes.entry(sender.lane.clone());
@@ -269,7 +269,7 @@ impl BodyMemory {
         lane.or_default().bodies.insert(number, body);
         drop(locked);
         let room = Self {
-            held: Arc::clone(held),
+            registry: Arc::clone(registry),
             sender,
             number,
             bytes: 0,
@@ -286,8 +286,8 @@ impl BodyMemory {
         if self.place.is_some() || counted <= self.bytes {
             return Ok(());
         }
-        let mut held = lock_held(&self.held);
-        let pool = held.pool(&self.sender.lane);
+        let mut registry = lock_registry(&self.registry);
+        let pool = registry.pool(&self.sender.lane);
         if !pool.grow(&self.sender, self.number, counted - self.bytes) {
             return Err(StoreError::Busy.into());
         }
@@ -298,8 +298,9 @@ impl BodyMemory {
     /// Gives the body a place. The place then accounts for all its memory.
     fn hold_place(&mut self, place: Pass) {
         self.place = Some(place);
-        let mut held = lock_held(&self.held);
-        held.pool(&self.sender.lane)
+        let mut registry = lock_registry(&self.registry);
+        registry
+            .pool(&self.sender.lane)
             .release(&self.sender.lane, self.number);
     }
 
@@ -309,8 +310,8 @@ impl BodyMemory {
         if self.place.is_some() {
             self.placed_bytes = length;
         }
-        let mut held = lock_held(&self.held);
-        let lane = held
+        let mut registry = lock_registry(&self.registry);
+        let lane = registry
             .pool(&self.sender.lane)
             .lanes
             .get_mut(&self.sender.lane);
@@ -364,14 +365,15 @@ impl SharedBodyMemory {
 
 impl Drop for BodyMemory {
     fn drop(&mut self) {
-        let mut held = lock_held(&self.held);
-        held.pool(&self.sender.lane)
+        let mut registry = lock_registry(&self.registry);
+        registry
+            .pool(&self.sender.lane)
             .remove(&self.sender.lane, self.number);
     }
 }
 
-fn lock_held(held: &Mutex<BodyRegistry>) -> MutexGuard<'_, BodyRegistry> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_registry(registry: &Mutex<BodyRegistry>) -> MutexGuard<'_, BodyRegistry> {
+    registry.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A complete body with its memory. Keep it for as long as its bytes are used.
@@ -398,7 +400,7 @@ impl Deref for ReceivedBody {
 impl Default for Bodies {
     fn default() -> Self {
         Self {
-            held: Arc::default(),
+            registry: Arc::default(),
             places: FairGate::new(PLACES),
             scanned: FairGate::new(SCANNED_PLACES),
             times: TIMES,
@@ -416,7 +418,7 @@ impl Bodies {
         body: Body,
         limit: usize,
     ) -> Result<ReceivedBody, Refusal> {
-        let (room, given_way) = BodyMemory::begin(&self.held, sender.into());
+        let (room, given_way) = BodyMemory::begin(&self.registry, sender.into());
         // A body whose announced length is too large is refused before any byte is read.
         let announced = HttpBody::size_hint(&body).lower();
         if announced > (limit + DRAIN_BYTES) as u64 {

@@ -125,19 +125,19 @@ pub async fn may_app_write(
     let live_grants = load_live_grants(app, consents).await?;
     Ok(live_grants
         .iter()
-        .any(|(_, held)| held.scopes.has(Scope::Write)))
+        .any(|(_, grant)| grant.scopes.has(Scope::Write)))
 }
 
 /// Loads the grants of index entries, and describes those that still give access.
 async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownApp>, StoreError> {
     let live_grants = load_live_grants(app, read_consents(page)?).await?;
-    let row = |(consent, held): (ConsentEntry, Grant)| ShownApp {
+    let row = |(consent, grant): (ConsentEntry, Grant)| ShownApp {
         grant: consent.name,
         name: consent.allowed.name,
-        slug: held.family.namespace().map(|home| home.slug.to_string()),
-        scopes: held.scopes.to_string(),
-        allowed: format_minute(held.created_at),
-        used: format_day(held.last_issued_at()),
+        slug: grant.family.namespace().map(|home| home.slug.to_string()),
+        scopes: grant.scopes.to_string(),
+        allowed: format_minute(grant.created_at),
+        used: format_day(grant.last_issued_at()),
     };
     Ok(live_grants.into_iter().map(row).collect())
 }
@@ -182,20 +182,23 @@ async fn load_live_grants(
     let keys: Vec<_> = consents.iter().map(|consent| consent.key.clone()).collect();
     let mut grants = Vec::new();
     for (consent, grant_record) in consents.into_iter().zip(app.records.get_many(&keys).await?) {
-        if let Some(held) = Versioned::<Grant>::read(grant_record)? {
-            grants.push((consent, held.value));
+        if let Some(grant) = Versioned::<Grant>::read(grant_record)? {
+            grants.push((consent, grant.value));
         }
     }
-    let families: Vec<_> = grants.iter().map(|(_, held)| held.family.clone()).collect();
+    let families: Vec<_> = grants
+        .iter()
+        .map(|(_, grant)| grant.family.clone())
+        .collect();
     let standings = standing::load_many(app, &families).await?;
     let now = app.clock.now();
     let live_grants = grants.into_iter().zip(standings);
-    let live_grants = live_grants.filter(|((_, held), standing)| {
+    let live_grants = live_grants.filter(|((_, grant), standing)| {
         // A refresh token that stays unused for this long is no longer valid, so the app could not
         // get a token.
-        let unused_until = held.last_issued_at().plus_seconds(REFRESH_SECONDS);
-        let family = &held.family;
-        held.is_alive(now)
+        let unused_until = grant.last_issued_at().plus_seconds(REFRESH_SECONDS);
+        let family = &grant.family;
+        grant.is_alive(now)
             && now < unused_until
             && standing.is_connected(family)
             && standing.present_rights(family).is_some()
@@ -273,9 +276,9 @@ async fn load_live_sessions(app: &App, account: &Account) -> Result<LiveSessions
         // An entry of the list may outlive its session: a new password or a raised epoch ends
         // sessions without a write to the list.
         let keys: Vec<_> = listed.iter().map(|(hash, _)| session_key(hash)).collect();
-        for ((hash, begun), held) in listed.into_iter().zip(records.get_many(&keys).await?) {
-            let session = Versioned::<Session>::read(held)?;
-            if session.is_some_and(|held| held.value.is_valid(account, service, now)) {
+        for ((hash, begun), record) in listed.into_iter().zip(records.get_many(&keys).await?) {
+            let session = Versioned::<Session>::read(record)?;
+            if session.is_some_and(|session| session.value.is_valid(account, service, now)) {
                 live.push((hash, begun));
             }
         }
@@ -353,25 +356,26 @@ async fn end_app_in(
     let allowed = allowed.value;
     let home = allowed.namespace.as_ref().map(|home| &home.id);
     let key = grant_key(home, &allowed.client, id);
-    let held = tx.get::<Grant>(&key).await?;
-    let held =
-        held.filter(|held| held.value.family.account == account.id && held.value.revoked.is_none());
-    let Some(held) = held else {
+    let grant = tx.get::<Grant>(&key).await?;
+    let grant = grant
+        .filter(|grant| grant.value.family.account == account.id && grant.value.revoked.is_none());
+    let Some(grant) = grant else {
         return Ok(None);
     };
     let actor = Actor {
-        user: held.value.family.actor().to_owned(),
+        user: grant.value.family.actor().to_owned(),
         client: None,
         source: request.source,
     };
     let change =
         Change::about(&allowed.client).with_before(json!({ "name": allowed.name, "grant": id }));
-    tx.write_all(
-        held.value
-            .revocation_writes(held.revision, RevocationReason::Asked, tx.now())?,
-    );
+    tx.write_all(grant.value.revocation_writes(
+        grant.revision,
+        RevocationReason::Asked,
+        tx.now(),
+    )?);
     tx.audit(home, &actor, END_APP.action, change)?;
-    Ok(Some(held.value.family))
+    Ok(Some(grant.value.family))
 }
 
 /// The form with which a person signs another browser out.

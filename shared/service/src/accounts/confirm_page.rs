@@ -129,9 +129,9 @@ pub async fn show_confirmation(
     } = &request;
     let path = format!("{CONFIRM_PATH}{id}");
     let onward = ReturnTo::parse_confirm_path(&path).ok_or_else(ended_page)?;
-    let found = find_app_permit(app, browser, signed_in, onward).await?;
+    let found_permit = find_app_permit(app, browser, signed_in, onward).await?;
     let form = create_form(app, browser, onward);
-    render_confirmation(app, signed_in, &found, form).await
+    render_confirmation(app, signed_in, &found_permit, form).await
 }
 
 fn create_form(app: &App, browser: &Browser, onward: ReturnTo<'_>) -> ConfirmForm {
@@ -160,9 +160,11 @@ async fn find_app_permit(
     onward: ReturnTo<'_>,
 ) -> Result<FoundPermit, ErrorPage> {
     let id = onward.form_subject().rsplit('/').next().unwrap_or_default();
-    let found = find_permit(app, &signed_in.account.id, id).await?;
-    let found = found.filter(|found| found.client.is_some());
-    require_waiting(found, signed_in, || sign_out_button(app, browser, onward))
+    let found_permit = find_permit(app, &signed_in.account.id, id).await?;
+    let found_permit = found_permit.filter(|found_permit| found_permit.client.is_some());
+    require_waiting(found_permit, signed_in, || {
+        sign_out_button(app, browser, onward)
+    })
 }
 
 /// The form with which a person confirms or declines the permit of an app.
@@ -180,7 +182,7 @@ pub async fn decide_confirmation(app: &App, request: SignedInForm) -> Result<Res
     let decision = parse_decision(&request.form)?;
     let onward = (CONFIRM.onward)(app, &request.form)?;
     let signed_in = &request.signed_in;
-    let found = find_app_permit(app, &request.browser, signed_in, onward).await?;
+    let found_permit = find_app_permit(app, &request.browser, signed_in, onward).await?;
     let confirmed = decision != Decision::Decline;
     // Checked again, because the page may have been open for longer than credentials stay fresh.
     // Declining takes no credentials.
@@ -192,10 +194,10 @@ pub async fn decide_confirmation(app: &App, request: SignedInForm) -> Result<Res
             unticked: true,
             ..create_form(app, &request.browser, onward)
         };
-        return render_confirmation(app, signed_in, &found, form).await;
+        return render_confirmation(app, signed_in, &found_permit, form).await;
     }
     let account = &signed_in.account.id;
-    let decided = decide(app, account, &found, confirmed, request.source).await?;
+    let decided = decide(app, account, &found_permit, confirmed, request.source).await?;
     decided.ok_or_else(ended_page)?;
     let (title, line) = if confirmed {
         (
@@ -230,12 +232,13 @@ pub fn parse_decision(form: &Form) -> Result<Decision, ErrorPage> {
 /// Returns the permit if it still waits for the decision. Otherwise fails with an error page, which
 /// offers to sign in with another account.
 pub fn require_waiting(
-    found: Option<FoundPermit>,
+    found_permit: Option<FoundPermit>,
     signed_in: &SignedIn,
     sign_out: impl FnOnce() -> SignOut,
 ) -> Result<FoundPermit, ErrorPage> {
-    let found = found.filter(|found| found.permit.state == PermitState::Asked);
-    found.ok_or_else(|| {
+    let found_permit =
+        found_permit.filter(|found_permit| found_permit.permit.state == PermitState::Asked);
+    found_permit.ok_or_else(|| {
         Explanation {
             detail: Some(format!(
                 "You are signed in as {}. A confirmation opens only for the account whose app asked.",
@@ -299,10 +302,10 @@ fn require_second_factor(app: &App, signed_in: &SignedIn) -> Requirement {
 pub async fn render_confirmation(
     app: &App,
     signed_in: &SignedIn,
-    found: &FoundPermit,
+    found_permit: &FoundPermit,
     form: ConfirmForm,
 ) -> Result<Response, ErrorPage> {
-    let permit = &found.permit;
+    let permit = &found_permit.permit;
     let mut sentences = Vec::new();
     for permitted in &permit.acts {
         sentences.push(describe_act(app, permit, &permitted.act).await?);
@@ -311,7 +314,7 @@ pub async fn render_confirmation(
         frame: Frame::for_service(&app.config.public_url),
         sentences,
         slug: permit.namespace.as_ref().map(|home| home.slug.to_string()),
-        asked_by: load_app(app, found).await?,
+        asked_by: load_app(app, found_permit).await?,
         asked_at: format_minute(permit.asked_at),
         from: permit.from.clone(),
         account: signed_in.account.email.to_string(),
@@ -331,17 +334,17 @@ pub async fn render_confirmation(
 }
 
 /// Loads the app that asked; `None` for the console.
-async fn load_app(app: &App, found: &FoundPermit) -> Result<Option<AskingApp>, StoreError> {
-    let Some(id) = &found.client else {
+async fn load_app(app: &App, found_permit: &FoundPermit) -> Result<Option<AskingApp>, StoreError> {
+    let Some(id) = &found_permit.client else {
         return Ok(None);
     };
     let client = app.get::<Client>(&client_key(id)).await?;
-    let connection = match &found.permit.namespace {
+    let connection = match &found_permit.permit.namespace {
         Some(home) => app.get::<Connection>(&connection_key(&home.id, id)).await?,
         None => None,
     };
-    let since = connection.map(|found| found.value.connected_at);
-    let client = client.map(|found| found.value);
+    let since = connection.map(|connection| connection.value.connected_at);
+    let client = client.map(|client| client.value);
     let since = since.or_else(|| client.as_ref().map(|client| client.created_at));
     Ok(Some(AskingApp {
         name: client.and_then(|client| client.name),
@@ -358,8 +361,8 @@ async fn find_user(
     let Some(home) = home else {
         return Ok(None);
     };
-    let found = app.records.get_one(&user_key(&home.id, id)).await?;
-    Ok(Versioned::<User>::read(found)?.map(|found| found.value))
+    let record = app.records.get_one(&user_key(&home.id, id)).await?;
+    Ok(Versioned::<User>::read(record)?.map(|user| user.value))
 }
 
 /// Describes an act and its consequence, with the present names of its target.

@@ -18,7 +18,7 @@ fn stranger(n: usize) -> Lane {
 }
 
 fn is_empty(bodies: &Bodies) -> bool {
-    let held = lock_held(&bodies.held);
+    let held = lock_registry(&bodies.registry);
     let pools = [&held.of_tenants, &held.of_strangers];
     pools
         .iter()

@@ -112,22 +112,22 @@ pub(super) fn compare_files(before: &[File], after: &[File], room: &mut HtmlBudg
         let old_file = old.get(path).and_then(|at| before.get(*at));
         let new_file = new.get(path).and_then(|at| after.get(*at));
         let (what, mut notes, lines) = match (old_file, new_file) {
-            (Some(held), Some(wanted)) if held == wanted => continue,
-            (Some(held), Some(wanted)) => {
-                let FileComparison { lines, note, whole } = diff_bytes(&held.bytes, &wanted.bytes);
+            (Some(before), Some(after)) if before == after => continue,
+            (Some(before), Some(after)) => {
+                let FileComparison { lines, note, whole } = diff_bytes(&before.bytes, &after.bytes);
                 difference.unread |= !whole;
                 let mut notes = Vec::from_iter(note);
-                if held.mode != wanted.mode {
-                    let (from, to) = (held.mode.bits(), wanted.mode.bits());
+                if before.mode != after.mode {
+                    let (from, to) = (before.mode.bits(), after.mode.bits());
                     notes.push(format!("The mode changes from {from:04o} to {to:04o}."));
                 }
                 ("Changed", notes, lines)
             }
-            (None, Some(wanted)) => {
-                let FileComparison { lines, note, whole } = diff_bytes(b"", &wanted.bytes);
+            (None, Some(after)) => {
+                let FileComparison { lines, note, whole } = diff_bytes(b"", &after.bytes);
                 difference.unread |= !whole;
                 let mut notes = Vec::from_iter(note);
-                if wanted.mode == Mode::Executable {
+                if after.mode == Mode::Executable {
                     notes.push("The file is executable.".to_owned());
                 }
                 ("New", notes, lines)

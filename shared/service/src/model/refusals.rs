@@ -263,8 +263,11 @@ impl RefusalCounts {
         now: Timestamp,
     ) -> Result<Cow<'r, RefusedRequest>, StoreError> {
         let (identity, minute) = (refused.identity()?, minute_of(now));
-        let held = self.lock_counts().get(&identity).map(|held| held.minute);
-        if held == Some(minute) {
+        let counted = self
+            .lock_counts()
+            .get(&identity)
+            .map(|counted| counted.minute);
+        if counted == Some(minute) {
             return Ok(Cow::Borrowed(refused)); // it needs no entry of its own
         }
         if self.count_entry(refused, minute) || refused.has_known_target(ports).await? {
@@ -287,24 +290,24 @@ impl RefusalCounts {
     fn count(&self, identity: Digest, now: Timestamp) -> Step {
         let mut counts = self.lock_counts();
         let minute = minute_of(now);
-        let held = counts.get_mut(&identity);
-        let Some(held) = held.filter(|held| held.minute == minute) else {
+        let counted = counts.get_mut(&identity);
+        let Some(counted) = counted.filter(|counted| counted.minute == minute) else {
             let before = counts.remove(&identity);
             if counts.len() < MAX_COUNTED {
                 counts.insert(identity, Counted::new(now));
             }
             return Step::Write(before.and_then(Counted::into_refusals_to_add));
         };
-        if std::mem::take(&mut held.is_unwritten) {
+        if std::mem::take(&mut counted.is_unwritten) {
             return Step::Write(None);
         }
-        held.pending.number += 1;
-        held.pending.last_at = now;
-        match &held.entry {
-            Some(entry) if held.pending.number >= held.written => {
-                let addition = (entry.clone(), held.pending);
-                held.written += held.pending.number;
-                held.pending.number = 0;
+        counted.pending.number += 1;
+        counted.pending.last_at = now;
+        match &counted.entry {
+            Some(entry) if counted.pending.number >= counted.written => {
+                let addition = (entry.clone(), counted.pending);
+                counted.written += counted.pending.number;
+                counted.pending.number = 0;
                 Step::Add(addition)
             }
             _ => Step::Done,
@@ -315,18 +318,18 @@ impl RefusalCounts {
     /// writes the entry.
     fn return_unwritten(&self, identity: Digest, now: Timestamp) {
         let mut counts = self.lock_counts();
-        let held = counts.get_mut(&identity);
-        if let Some(held) = held.filter(|held| held.minute == minute_of(now)) {
-            held.is_unwritten = true;
-            held.pending.number += 1;
+        let counted = counts.get_mut(&identity);
+        if let Some(counted) = counted.filter(|counted| counted.minute == minute_of(now)) {
+            counted.is_unwritten = true;
+            counted.pending.number += 1;
         }
     }
 
     fn remember_entry(&self, identity: Digest, entry: RecordKey, now: Timestamp) {
         let mut counts = self.lock_counts();
-        let held = counts.get_mut(&identity);
-        if let Some(held) = held.filter(|held| held.minute == minute_of(now)) {
-            held.entry = Some(entry);
+        let counted = counts.get_mut(&identity);
+        if let Some(counted) = counted.filter(|counted| counted.minute == minute_of(now)) {
+            counted.entry = Some(entry);
         }
     }
 
@@ -341,14 +344,14 @@ impl RefusalCounts {
         let minute = minute_of(now);
         let mut taken = 0;
         let mut counts = self.lock_counts();
-        let ended = counts.extract_if(|_, held| {
-            let is_here = held.entry.as_ref().is_none_or(&is_wanted);
-            let is_taken = held.minute < minute && taken < most && is_here;
-            taken += usize::from(is_taken && held.pending.number > 0);
+        let ended = counts.extract_if(|_, counted| {
+            let is_here = counted.entry.as_ref().is_none_or(&is_wanted);
+            let is_taken = counted.minute < minute && taken < most && is_here;
+            taken += usize::from(is_taken && counted.pending.number > 0);
             is_taken
         });
         ended
-            .filter_map(|(_, held)| held.into_refusals_to_add())
+            .filter_map(|(_, counted)| counted.into_refusals_to_add())
             .collect()
     }
 }

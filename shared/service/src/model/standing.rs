@@ -38,8 +38,8 @@ pub struct Standing {
 
 /// Reads the standing of a family, in one read.
 pub async fn load_standing(ports: &Ports, family: &Family) -> Result<Standing, StoreError> {
-    let found = ports.records.get_many(&record_keys(family)).await?;
-    Standing::from_records(family, &mut found.into_iter())
+    let records = ports.records.get_many(&record_keys(family)).await?;
+    Standing::from_records(family, &mut records.into_iter())
 }
 
 /// Reads the standing of each of these families, in their order.
@@ -48,12 +48,12 @@ pub async fn load_many(ports: &Ports, families: &[Family]) -> Result<Vec<Standin
     // Apps of one person share account and namespaces, but one read must not contain a key twice.
     let all: BTreeSet<_> = keys_of.iter().flatten().cloned().collect();
     let all: Vec<_> = all.into_iter().collect();
-    let mut held = BTreeMap::new();
+    let mut records = BTreeMap::new();
     for some in all.chunks(MAX_KEYS) {
-        held.extend(some.iter().zip(ports.records.get_many(some).await?));
+        records.extend(some.iter().zip(ports.records.get_many(some).await?));
     }
     let of = |(family, keys): (&Family, Vec<RecordKey>)| {
-        let record = |key| held.get(key).cloned().flatten();
+        let record = |key| records.get(key).cloned().flatten();
         Standing::from_records(family, &mut keys.iter().map(record))
     };
     families.iter().zip(keys_of).map(of).collect()
@@ -82,9 +82,9 @@ fn record_keys(family: &Family) -> Vec<RecordKey> {
 impl Standing {
     fn from_records(
         family: &Family,
-        found: &mut dyn Iterator<Item = Option<Record>>,
+        records: &mut dyn Iterator<Item = Option<Record>>,
     ) -> Result<Self, StoreError> {
-        let mut next = || found.next().flatten();
+        let mut next = || records.next().flatten();
         // In the order of `record_keys`. A family without a namespace has only the first three.
         let (grant, account, service) = (next(), next(), next());
         let (user, connection, home) = (next(), next(), next());
@@ -144,8 +144,9 @@ impl Standing {
             let key = connection_key(namespace, &family.client);
             (key, connection.revision)
         });
-        let held = [grant, connection].into_iter().flatten();
-        held.map(|(key, revision)| Write::check(key, When::At(revision)))
+        let conditions = [grant, connection].into_iter().flatten();
+        conditions
+            .map(|(key, revision)| Write::check(key, When::At(revision)))
             .collect()
     }
 
@@ -155,7 +156,7 @@ impl Standing {
         let Reach::Namespace { connection, .. } = &family.reach else {
             return true;
         };
-        let held = self.connection.as_ref().map(|held| &held.value);
-        held.is_some_and(|held| held.revoked_at.is_none() && held.id == *connection)
+        let stored = self.connection.as_ref().map(|stored| &stored.value);
+        stored.is_some_and(|stored| stored.revoked_at.is_none() && stored.id == *connection)
     }
 }

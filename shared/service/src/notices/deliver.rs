@@ -105,9 +105,9 @@ impl ListedOutbox {
         let Some(next) = next else {
             return Ok(vec![self.removal()]);
         };
-        let held = When::At(self.revision);
+        let when = When::At(self.revision);
         if self.key == due_key(&namespace.id) {
-            return Ok(vec![Due::due_write(namespace, next, held)?]);
+            return Ok(vec![Due::due_write(namespace, next, when)?]);
         }
         // A record of an earlier version moves to the partition (shard) where this version stores
         // it.
@@ -327,7 +327,7 @@ impl Visit<'_> {
     /// Makes one attempt. Returns when the delivery is due next; `None` if it is finished.
     async fn attempt_delivery(
         &mut self,
-        held: &mut StoredNotice,
+        stored: &mut StoredNotice,
         delivery: &Delivery,
     ) -> Result<Option<Timestamp>, StoreError> {
         let app = self.app;
@@ -336,19 +336,19 @@ impl Visit<'_> {
         // already scheduled.
         let retry = delivery.next_retry(now);
         let next = retry.as_ref().map(|retry| retry.due_at);
-        let window = self.rate_window(held, &delivery.to);
-        let begun = held.replace_delivery(delivery, retry);
+        let window = self.rate_window(stored, &delivery.to);
+        let begun = stored.replace_delivery(delivery, retry);
         // The hourly count is in the same commit, so that several processes cannot exceed the limit
         // together.
         match self
-            .store_deliveries(held, begun, window.counting_write(now))
+            .store_deliveries(stored, begun, window.counting_write(now))
             .await?
         {
             StoreOutcome::Done => {}
             StoreOutcome::Limited => {
                 let later = now.plus_seconds(window.seconds_left(now).cast_signed());
                 // Notices about keys have a limit of their own, which pauses no others.
-                if !held.is_about_keys() {
+                if !stored.is_about_keys() {
                     self.paused_until.insert(delivery.to.clone(), later);
                 }
                 return Ok(Some(later));
@@ -356,11 +356,11 @@ impl Visit<'_> {
             // Another process is making this attempt.
             StoreOutcome::Changed => return Ok(Some(now.plus_seconds(FAILURE_PAUSE_SECONDS))),
         }
-        let id = format!("msg_{}", held.id);
+        let id = format!("msg_{}", stored.id);
         let notice = Notice {
             id: &id,
-            event: &held.outgoing.event,
-            at: held.outgoing.at,
+            event: &stored.outgoing.event,
+            at: stored.outgoing.at,
         };
         match send_to_recipient(app, self.senders, self.namespace, notice, &delivery.to).await? {
             AttemptOutcome::Failed(error) => {
@@ -370,7 +370,7 @@ impl Visit<'_> {
                 if next.is_none() {
                     tracing::warn!(
                         namespace = %self.namespace.id,
-                        topic = held.outgoing.event.topic_word(),
+                        topic = stored.outgoing.event.topic_word(),
                         error = error_chain(&error),
                         "gave up a notice after its last attempt"
                     );
@@ -379,9 +379,9 @@ impl Visit<'_> {
             }
             AttemptOutcome::Arrived => {
                 self.delivered.arrived += 1;
-                self.end_delivery(held, delivery).await
+                self.end_delivery(stored, delivery).await
             }
-            AttemptOutcome::Gone => self.end_delivery(held, delivery).await,
+            AttemptOutcome::Gone => self.end_delivery(stored, delivery).await,
         }
     }
 
@@ -389,11 +389,11 @@ impl Visit<'_> {
     /// recognize it by its id.
     async fn end_delivery(
         &self,
-        held: &mut StoredNotice,
+        stored: &mut StoredNotice,
         delivery: &Delivery,
     ) -> Result<Option<Timestamp>, StoreError> {
-        let rest = held.replace_delivery(delivery, None);
-        self.store_deliveries(held, rest, None).await?;
+        let rest = stored.replace_delivery(delivery, None);
+        self.store_deliveries(stored, rest, None).await?;
         Ok(None)
     }
 
@@ -411,31 +411,31 @@ impl Visit<'_> {
     /// Replaces the deliveries of a notice, or deletes the notice if none are left.
     async fn store_deliveries(
         &self,
-        held: &mut StoredNotice,
+        stored: &mut StoredNotice,
         deliveries: Vec<Delivery>,
         counted: Option<Write>,
     ) -> Result<StoreOutcome, StoreError> {
-        let Some(revision) = held.revision else {
+        let Some(revision) = stored.revision else {
             return Ok(StoreOutcome::Done);
         };
         let when = When::At(revision);
         let is_over = deliveries.is_empty();
         let outgoing = Outgoing {
             deliveries: Some(deliveries),
-            ..held.outgoing.clone()
+            ..stored.outgoing.clone()
         };
         let write = if is_over {
-            let key = RecordKey::new(outbox_partition(&self.namespace.id), held.id.clone());
+            let key = RecordKey::new(outbox_partition(&self.namespace.id), stored.id.clone());
             Write::delete(key, when)
         } else {
-            outgoing.to_write(&self.namespace.id, &held.id, when)?
+            outgoing.to_write(&self.namespace.id, &stored.id, when)?
         };
         let is_counted = counted.is_some();
         let writes = std::iter::once(write).chain(counted).collect();
         match self.app.records.commit_writes(writes).await {
             Ok(Commit::Done(revisions)) => {
-                held.revision = revisions.first().copied().flatten().filter(|_| !is_over);
-                held.outgoing = outgoing;
+                stored.revision = revisions.first().copied().flatten().filter(|_| !is_over);
+                stored.outgoing = outgoing;
                 Ok(StoreOutcome::Done)
             }
             // The count is the second write.
@@ -481,8 +481,8 @@ impl StoredNotice {
         delivery: &Delivery,
         replacement: Option<Delivery>,
     ) -> Vec<Delivery> {
-        let held = self.outgoing.deliveries.iter().flatten();
-        let rest = held.filter(|held| held.to != delivery.to).cloned();
+        let deliveries = self.outgoing.deliveries.iter().flatten();
+        let rest = deliveries.filter(|other| other.to != delivery.to).cloned();
         rest.chain(replacement).collect()
     }
 }

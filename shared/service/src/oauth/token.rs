@@ -186,28 +186,31 @@ pub async fn load_records(
     ports: &Ports,
     request: &TokenRequest,
 ) -> Result<RequestRecords, StoreError> {
-    let mut known = RequestRecords::default();
+    let mut records = RequestRecords::default();
     let client = client_key(&request.client.id());
     let family = match &request.presented {
         PresentedSecret::Code { hash, .. } => {
             let (client, code) = read_both(ports, client, code_key(hash)).await?;
-            (known.client, known.code) = (Versioned::read(client)?, Versioned::read(code)?);
-            known.code.as_ref().map(|code| code.value.family.clone())
+            (records.client, records.code) = (Versioned::read(client)?, Versioned::read(code)?);
+            records.code.as_ref().map(|code| code.value.family.clone())
         }
         PresentedSecret::Refresh { secret, .. } => {
             let (client, token) = read_both(ports, client, token_key(&secret.hash())).await?;
-            (known.client, known.token) = (Versioned::read(client)?, Versioned::read(token)?);
-            known.token.as_ref().map(|token| token.value.family.clone())
+            (records.client, records.token) = (Versioned::read(client)?, Versioned::read(token)?);
+            records
+                .token
+                .as_ref()
+                .map(|token| token.value.family.clone())
         }
         PresentedSecret::Nothing => {
-            known.client = ports.get(&client).await?;
+            records.client = ports.get(&client).await?;
             None
         }
     };
     if let Some(family) = family {
-        known.standing = standing::load_standing(ports, &family).await?;
+        records.standing = standing::load_standing(ports, &family).await?;
     }
-    Ok(known)
+    Ok(records)
 }
 
 async fn read_both(
@@ -227,16 +230,16 @@ async fn read_both(
 pub fn decide_token(
     ports: &Ports,
     request: &TokenRequest,
-    known: &RequestRecords,
+    records: &RequestRecords,
     terms: TokenTerms<'_>,
     source: Option<IpAddr>,
 ) -> Result<Decision, StoreError> {
-    let Some(client) = known.matching_client(request) else {
+    let Some(client) = records.matching_client(request) else {
         return Ok(Decision::refused(TokenError::InvalidClient));
     };
     let asked = LoadedRequest {
         request,
-        known,
+        records,
         client,
         terms,
         source,

@@ -146,18 +146,21 @@ async fn apply_event(
     let keys = [event_key(&event.id), subscription_key(id), problem_key];
     let [mark, record, reported_problem] = tx.get_all(keys).await?;
     let stored = Versioned::<PaidSubscription>::read(record)?;
-    let is_bound = |held: &Versioned<PaidSubscription>| held.value.reference.is_some();
+    let is_bound =
+        |subscription: &Versioned<PaidSubscription>| subscription.value.reference.is_some();
     // The commit of the effects also writes the mark, so if it exists, they are done. Version 0.5.0
     // also marked checkouts that it ignored; these are judged now.
     let is_checkout = matches!(event.content, EventContent::Checkout(_));
     if mark.is_some() && (!is_checkout || stored.as_ref().is_some_and(is_bound)) {
-        let reference = stored.and_then(|held| held.value.reference);
+        let reference = stored.and_then(|subscription| subscription.value.reference);
         return Ok((Outcome::Repeated, reference));
     }
-    let before = stored.as_ref().map(|held| held.value.clone());
+    let before = stored
+        .as_ref()
+        .map(|subscription| subscription.value.clone());
     // Events arrive in any order; one that is older than the newest changes nothing.
     let (paid, when) = match stored {
-        Some(held) => (held.value, When::At(held.revision)),
+        Some(subscription) => (subscription.value, When::At(subscription.revision)),
         None => (
             PaidSubscription::new(id.clone(), event.created),
             When::Absent,
@@ -399,40 +402,43 @@ async fn bind_subscription(
             sign_up: None,
         }));
     };
-    let held = &sign_up.value;
+    let present = &sign_up.value;
     // A later checkout must not move a subscription away from the vault that it pays for.
     if let Some(bound) = &paid.reference
-        && *bound != held.reference
+        && *bound != present.reference
     {
         note_refusal(tx, &sign_up)?;
-        return Ok(EventEffect::refused(Problem::new(Kind::OtherSignUp, held)));
+        return Ok(EventEffect::refused(Problem::new(
+            Kind::OtherSignUp,
+            present,
+        )));
     }
-    if let Some(problem) = compare_checkout(app, held, &paid, checkout) {
+    if let Some(problem) = compare_checkout(app, present, &paid, checkout) {
         note_refusal(tx, &sign_up)?;
         return Ok(EventEffect::refused(problem));
     }
-    let mut listed = held.subscription.iter().chain(&held.standby);
-    if held.standby.len() >= MAX_STANDBY && !listed.any(|id| *id == paid.id) {
+    let mut listed = present.subscription.iter().chain(&present.standby);
+    if present.standby.len() >= MAX_STANDBY && !listed.any(|id| *id == paid.id) {
         note_refusal(tx, &sign_up)?;
-        let problem = Problem::new(Kind::TooManySubscriptions, held);
+        let problem = Problem::new(Kind::TooManySubscriptions, present);
         return Ok(EventEffect::refused(problem));
     }
     let paid = PaidSubscription {
-        reference: Some(held.reference.clone()),
+        reference: Some(present.reference.clone()),
         customer: checkout.customer.clone().or(paid.customer),
         checked: true,
         ..paid
     };
-    let paid = paid.with_fit(plan_offer(&app.config.hosting, held));
+    let paid = paid.with_fit(plan_offer(&app.config.hosting, present));
     let settled = settle_sign_up(tx, app, &sign_up, &paid).await?;
-    let problem = find_problem(app, held, (&paid, before), &settled);
+    let problem = find_problem(app, present, (&paid, before), &settled);
     if let Some(problem) = &problem
         && problem.kind == Kind::SecondSubscription
     {
-        let change = Change::about(&held.slug)
-            .with_before(json!({ "subscription_id": held.subscription }))
+        let change = Change::about(&present.slug)
+            .with_before(json!({ "subscription_id": present.subscription }))
             .with_after(json!({ "subscription_id": paid.id }));
-        write_audits(tx, held, "payment.second", &change)?;
+        write_audits(tx, present, "payment.second", &change)?;
     }
     Ok(EventEffect::taken(paid, problem))
 }
@@ -533,7 +539,7 @@ async fn settle_namespace(
     // The id is compared: the slug may name another allocation than the one that was paid for.
     let namespace_and_revision = namespace::find_namespace(tx, &reference.slug).await?;
     let Some((mut namespace, revision)) =
-        namespace_and_revision.filter(|(found, _)| found.id == reference.id)
+        namespace_and_revision.filter(|(namespace, _)| namespace.id == reference.id)
     else {
         return Ok(false);
     };

@@ -87,19 +87,20 @@ async fn reserve_name(
             // A form that is sent twice finds the reservation of its own account. A reservation of
             // another account gets the same answer as a vault.
             let existing = find_sign_up(tx, &reference).await?;
-            let own_reservation = existing.filter(|held| held.value.account == account.id);
-            let Some(held) = own_reservation else {
+            let own_reservation =
+                existing.filter(|reservation| reservation.value.account == account.id);
+            let Some(reservation) = own_reservation else {
                 return Ok(Err(ReservationError::Taken));
             };
-            return change_plan(tx, &held, choice).await;
+            return change_plan(tx, &reservation, choice).await;
         }
     }
-    if let Some(held) = find_unreserved_sign_up(tx, account, &choice.slug).await? {
-        return change_plan(tx, &held, choice).await;
+    if let Some(reservation) = find_unreserved_sign_up(tx, account, &choice.slug).await? {
+        return change_plan(tx, &reservation, choice).await;
     }
     // The few slots of each account bound how many names a person can hold without paying.
     let slots = read_slots(tx, &account.id).await?;
-    let Some((slot, _)) = slots.into_iter().find(|(_, held)| held.is_none()) else {
+    let Some((slot, _)) = slots.into_iter().find(|(_, occupant)| occupant.is_none()) else {
         return Ok(Err(ReservationError::TooMany));
     };
     let is_free = choice.plan.is_none();
@@ -160,10 +161,11 @@ async fn find_unreserved_sign_up(
     slug: &Slug,
 ) -> Result<Option<Versioned<Provisioning>>, StoreError> {
     let earlier = load_sign_ups(ports, &account.id).await?;
-    let is_held =
-        |held: &Provisioning| held.paid_access == PaidAccess::Awaited && held.slug == *slug;
+    let is_held = |sign_up: &Provisioning| {
+        sign_up.paid_access == PaidAccess::Awaited && sign_up.slug == *slug
+    };
     match earlier.into_iter().find(is_held) {
-        Some(held) => find_sign_up(ports, &held.reference).await,
+        Some(sign_up) => find_sign_up(ports, &sign_up.reference).await,
         None => Ok(None),
     }
 }
@@ -175,11 +177,11 @@ async fn change_plan(
     seen: &Versioned<Provisioning>,
     choice: &SignUpChoice,
 ) -> Result<Result<Reference, ReservationError>, StoreError> {
-    let held = &seen.value;
-    if held.paid_access != PaidAccess::Awaited || held.plan == choice.plan {
-        return Ok(Ok(held.reference.clone()));
+    let present = &seen.value;
+    if present.paid_access != PaidAccess::Awaited || present.plan == choice.plan {
+        return Ok(Ok(present.reference.clone()));
     }
-    if held.refused_at.is_some() || has_open_subscription(tx, held).await? {
+    if present.refused_at.is_some() || has_open_subscription(tx, present).await? {
         return Ok(Err(ReservationError::PaymentArrived));
     }
     if choice.plan.is_none() {
@@ -188,7 +190,7 @@ async fn change_plan(
     let after = Provisioning {
         plan: choice.plan.clone(),
         starter_skills: choice.starter_skills.clone(),
-        ..held.clone()
+        ..present.clone()
     };
     // Nothing is audited, because the person may change an unpaid choice any number of times. The
     // entry about the new vault names the plan.
@@ -206,7 +208,7 @@ async fn has_open_subscription(ports: &Ports, sign_up: &Provisioning) -> Result<
     for record in ports.records.get_many(&keys).await? {
         let stored = Versioned::<PaidSubscription>::read(record)?;
         // A subscription that is over stays over, so the commit need not check it.
-        if !stored.is_some_and(|held| held.value.is_over()) {
+        if !stored.is_some_and(|stored| stored.value.is_over()) {
             return Ok(true);
         }
     }
@@ -233,7 +235,7 @@ async fn rename_in(
     actor: &Actor,
 ) -> Result<Result<(), ReservationError>, StoreError> {
     let stored = find_sign_up(tx, reference).await?;
-    let Some(seen) = stored.filter(|found| found.value.account == account.id) else {
+    let Some(seen) = stored.filter(|stored| stored.value.account == account.id) else {
         return Ok(Err(ReservationError::Gone));
     };
     // Without this check, a person who pays nothing could reserve one name after another and fill
@@ -290,7 +292,7 @@ async fn find_holder(ports: &Ports, slug: &Slug) -> Result<NameHolder, StoreErro
     let [vault, reservation] = ports.get_all(keys).await?;
     Ok(match (vault, Versioned::<Link>::read(reservation)?) {
         (Some(_), _) => NameHolder::Vault,
-        (None, Some(held)) => NameHolder::SignUp(held.value.reference),
+        (None, Some(sign_up)) => NameHolder::SignUp(sign_up.value.reference),
         (None, None) => NameHolder::Nobody,
     })
 }

@@ -38,7 +38,7 @@ const GRANT_ACTION: &str = "token.grant";
 /// A request with the records that it depends on.
 pub(super) struct LoadedRequest<'a> {
     pub(super) request: &'a TokenRequest,
-    pub(super) known: &'a RequestRecords,
+    pub(super) records: &'a RequestRecords,
     pub(super) client: &'a Versioned<Client>,
     pub(super) terms: TokenTerms<'a>,
     pub(super) source: Option<IpAddr>,
@@ -54,7 +54,7 @@ impl LoadedRequest<'_> {
         verifier: &str,
         redirect_uri: Option<&str>,
     ) -> Result<Decision, StoreError> {
-        let Some(code) = &self.known.code else {
+        let Some(code) = &self.records.code else {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         };
         let family = &code.value.family;
@@ -67,7 +67,7 @@ impl LoadedRequest<'_> {
         }
         // Another exchange may have committed between the two reads; then only the grant shows that
         // the code was used.
-        if code.value.used || self.known.standing.grant.is_some() {
+        if code.value.used || self.records.standing.grant.is_some() {
             return self.end_family(family, RevocationReason::CodeReused);
         }
         if let Some(problem) = self.code_problem(&code.value, verifier, redirect_uri) {
@@ -141,7 +141,7 @@ impl LoadedRequest<'_> {
         scopes: Option<&str>,
     ) -> Result<Decision, StoreError> {
         let hash = &secret.hash();
-        let (Some(token), Some(grant)) = (&self.known.token, &self.known.standing.grant) else {
+        let (Some(token), Some(grant)) = (&self.records.token, &self.records.standing.grant) else {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         };
         let family = &grant.value.family;
@@ -174,7 +174,8 @@ impl LoadedRequest<'_> {
         let wanted_scopes = scopes.map_or(Ok(grant.value.scopes), |text| {
             narrow_scopes(text, grant.value.scopes)
         });
-        let scopes = match wanted_scopes.and_then(|wanted| self.check_scopes(family, wanted)) {
+        let scopes = match wanted_scopes.and_then(|requested| self.check_scopes(family, requested))
+        {
             Ok(scopes) => scopes,
             Err(error) => return Ok(Decision::refused(error)),
         };
@@ -334,15 +335,15 @@ impl LoadedRequest<'_> {
 
     /// Returns the scopes that the tokens of `family` may have now: those in `wanted` that the user
     /// still has.
-    fn check_scopes(&self, family: &Family, wanted: Scopes) -> Result<Scopes, TokenError> {
+    fn check_scopes(&self, family: &Family, requested: Scopes) -> Result<Scopes, TokenError> {
         let named = self.request.resource.as_deref();
         if named.is_some_and(|named| {
             resource::canonical_resource(named, self.terms.base).as_ref() != Some(&family.resource)
         }) {
             return Err(TokenError::InvalidTarget);
         }
-        let rights = self.known.standing.present_rights(family);
-        let scopes = wanted.and(rights.ok_or(TokenError::InvalidGrant)?);
+        let rights = self.records.standing.present_rights(family);
+        let scopes = requested.and(rights.ok_or(TokenError::InvalidGrant)?);
         if scopes.is_empty() && !family.is_operator() {
             Err(TokenError::InvalidScope)
         } else {
@@ -377,7 +378,7 @@ impl LoadedRequest<'_> {
     }
 
     fn end_family(&self, family: &Family, why: RevocationReason) -> Result<Decision, StoreError> {
-        let Some(grant) = &self.known.standing.grant else {
+        let Some(grant) = &self.records.standing.grant else {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         };
         // The family has ended before: repeating the replay must not add an entry each time.
@@ -425,15 +426,15 @@ impl LoadedRequest<'_> {
             return Ok(Some((family, None)));
         };
         let key = connection_key(&namespace.id, &client.id);
-        let connection_record = self.known.standing.connection.as_ref();
-        let ended_before_at = connection_record.and_then(|held| held.value.last_ended_at());
+        let connection_record = self.records.standing.connection.as_ref();
+        let ended_before_at = connection_record.and_then(|record| record.value.last_ended_at());
         // A consent from before the end must not restore the connection.
         if ended_before_at.is_some_and(|ended| consented_at <= ended) {
             return Ok(None);
         }
-        let when = connection_record.map_or(When::Absent, |held| When::At(held.revision));
+        let when = connection_record.map_or(When::Absent, |record| When::At(record.revision));
         if let Some(connection_record) =
-            connection_record.filter(|held| held.value.revoked_at.is_none())
+            connection_record.filter(|record| record.value.revoked_at.is_none())
         {
             connection.clone_from(&connection_record.value.id);
             return Ok(Some((family, Some(Write::check(key, when)))));
@@ -442,7 +443,10 @@ impl LoadedRequest<'_> {
             id: fresh_id("con_", self.now, &self.ports.random),
             client: client.id.clone(),
             name: client.name.clone(),
-            document: client.document.as_ref().map(|held| held.url.clone()),
+            document: client
+                .document
+                .as_ref()
+                .map(|document| document.url.clone()),
             connected_at: self.now,
             revoked_at: None,
             ended_before_at,
@@ -455,11 +459,11 @@ impl LoadedRequest<'_> {
     /// Returns the write that fails the commit if the connection of the family is ended meanwhile;
     /// `None` if it has ended. An operator's tokens have no connection and are never refreshed.
     fn connection_check(&self, family: &Family) -> Option<Write> {
-        let standing = &self.known.standing;
-        let held = standing.connection.as_ref();
-        let held = held.filter(|_| standing.is_connected(family))?;
+        let standing = &self.records.standing;
+        let record = standing.connection.as_ref();
+        let record = record.filter(|_| standing.is_connected(family))?;
         let key = connection_key(family.namespace_id()?, &family.client);
-        Some(Write::check(key, When::At(held.revision)))
+        Some(Write::check(key, When::At(record.revision)))
     }
 
     /// Returns the writes that prolong the registration of a client in use. They are made only in
@@ -489,11 +493,11 @@ impl LoadedRequest<'_> {
 /// Narrows the granted scopes to those of a `scope` parameter. Fails if it names none, or more than
 /// were granted.
 fn narrow_scopes(text: &str, granted: Scopes) -> Result<Scopes, TokenError> {
-    let wanted = Scopes::parse_known(text);
-    if wanted.is_empty() || !wanted.is_subset_of(granted) {
+    let requested = Scopes::parse_known(text);
+    if requested.is_empty() || !requested.is_subset_of(granted) {
         return Err(TokenError::InvalidScope);
     }
-    Ok(wanted)
+    Ok(requested)
 }
 
 fn is_same_digest(one: &Digest, other: &Digest) -> bool {
