@@ -3,17 +3,15 @@
 
 use std::net::IpAddr;
 
-use vault_store::StoreError;
 use vault_store::records::Write;
 use zeroize::Zeroizing;
 
-use super::password::{self, HashingFailed};
+use super::password;
 use super::throttle::SignInAttempt;
 use crate::app::App;
 use crate::error::Refusal;
 use crate::model::account::{self, Account, Email};
 use crate::model::limits::Networks;
-use crate::web::error_page::ErrorPage;
 use crate::web::remembered_browser::RememberedBrowser;
 
 macro_rules! too_many {
@@ -56,42 +54,16 @@ pub enum PasswordCheck {
     },
 }
 
-/// Error of [`check_password`]: it is unknown whether the password is correct.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckFailed {
-    /// The store failed before the password was checked.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The password could not be hashed: the queue was full, or argon2 failed. The attempt does not
-    /// count.
-    #[error(transparent)]
-    Hashing(#[from] HashingFailed),
-}
-
-impl From<CheckFailed> for Refusal {
-    fn from(failed: CheckFailed) -> Self {
-        match failed {
-            CheckFailed::Store(error) => error.into(),
-            CheckFailed::Hashing(error) => error.into(),
-        }
-    }
-}
-
-impl From<CheckFailed> for ErrorPage {
-    fn from(failed: CheckFailed) -> Self {
-        Self::Refused(failed.into())
-    }
-}
-
 /// Checks a typed e-mail address and password. Attempts are counted by network and by account,
-/// whether or not the account exists.
+/// whether or not the account exists. Fails, without an answer about the password, if the store
+/// fails or the password cannot be hashed.
 pub async fn check_password(
     app: &App,
     typed: &str,
     password: Zeroizing<String>,
     source: Option<IpAddr>,
     browser: &RememberedBrowser,
-) -> Result<PasswordCheck, CheckFailed> {
+) -> Result<PasswordCheck, Refusal> {
     // Counted before the check, so that parallel guesses cannot exceed the limit together.
     let mut attempt = SignInAttempt::new(typed, source, &app.config.limits, app.clock.now());
     if let Some(retry_after) = attempt.count_attempt(app, browser).await? {
@@ -135,6 +107,7 @@ mod tests {
     use super::super::password::FullQueue;
     use super::*;
     use crate::config::Config;
+    use crate::error::ErrorCode;
     use crate::ports::Ports;
 
     /// Otherwise whoever fills the queue would use up the attempts of everybody else.
@@ -151,10 +124,7 @@ mod tests {
         let full = FullQueue::fill().await;
         for _ in 0..3 {
             let failed = check().await.unwrap_err();
-            assert!(matches!(
-                failed,
-                CheckFailed::Hashing(HashingFailed::Busy(_))
-            ));
+            assert_eq!(failed.code(), ErrorCode::Unavailable);
         }
         full.empty().await;
         assert!(matches!(check().await.unwrap(), PasswordCheck::Wrong));

@@ -56,22 +56,15 @@ enum Encryption {
     None,
 }
 
-/// Error: a text is not the address of a mail server. The message does not repeat the text, which
-/// may contain a password.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error(
-    "write it like smtps://user:password@mail.example or smtp://user:password@mail.example:587"
-)]
-pub struct BadMailServer;
-
 impl FromStr for MailServer {
-    type Err = BadMailServer;
+    type Err = BadMailSettings;
 
-    fn from_str(text: &str) -> Result<Self, BadMailServer> {
-        let url = Url::parse(text).map_err(|_| BadMailServer)?;
+    fn from_str(text: &str) -> Result<Self, BadMailSettings> {
+        let url = Url::parse(text).map_err(|_| BadMailSettings::Server)?;
         // `smtp` is not a scheme that the URL parser treats specially, so it leaves IPv4 addresses
         // as text, and the host is parsed again.
-        let host = Host::parse(url.host_str().unwrap_or_default()).map_err(|_| BadMailServer)?;
+        let host =
+            Host::parse(url.host_str().unwrap_or_default()).map_err(|_| BadMailSettings::Server)?;
         let is_local = match &host {
             Host::Domain(name) => name == "localhost",
             Host::Ipv4(ip) => ip.is_loopback(),
@@ -81,18 +74,18 @@ impl FromStr for MailServer {
             "smtps" => (Encryption::Implicit, 465),
             "smtp" if is_local => (Encryption::None, 25),
             "smtp" => (Encryption::StartTls, 587),
-            _ => return Err(BadMailServer),
+            _ => return Err(BadMailSettings::Server),
         };
         let is_bare = matches!(url.path(), "" | "/");
         if !is_bare || url.query().is_some() || url.fragment().is_some() {
-            return Err(BadMailServer);
+            return Err(BadMailSettings::Server);
         }
         let login = match (url.username(), url.password()) {
             ("", None) => None,
             (user, Some(password)) if !user.is_empty() => {
                 Some((decode_part(user)?, decode_part(password)?.into()))
             }
-            _ => return Err(BadMailServer),
+            _ => return Err(BadMailSettings::Server),
         };
         let host = match host {
             Host::Ipv6(ip) => ip.to_string(),
@@ -119,11 +112,11 @@ impl fmt::Debug for MailServer {
 
 /// Decodes the escapes of a part of a URL; rejects NUL, which would end a field of AUTH PLAIN, and
 /// line breaks.
-fn decode_part(part: &str) -> Result<String, BadMailServer> {
+fn decode_part(part: &str) -> Result<String, BadMailSettings> {
     let text = percent_decode_str(part).decode_utf8();
-    let text = text.map_err(|_| BadMailServer)?;
+    let text = text.map_err(|_| BadMailSettings::Server)?;
     if text.contains(['\0', '\r', '\n']) {
-        return Err(BadMailServer);
+        return Err(BadMailSettings::Server);
     }
     Ok(text.into_owned())
 }
@@ -140,9 +133,12 @@ pub struct MailSettings {
 /// Error in the settings for mail, with the variable that is wrong.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadMailSettings {
-    /// `VAULT_SMTP_URL` is not the address of a mail server.
-    #[error("VAULT_SMTP_URL: {0}")]
-    Server(#[from] BadMailServer),
+    /// `VAULT_SMTP_URL` is not the address of a mail server. The message does not repeat the text,
+    /// which may contain a password.
+    #[error(
+        "VAULT_SMTP_URL: write it like smtps://user:password@mail.example or smtp://user:password@mail.example:587"
+    )]
+    Server,
     /// `VAULT_MAIL_FROM` is not an e-mail address.
     #[error("VAULT_MAIL_FROM: this is not an e-mail address in plain ASCII")]
     From,
