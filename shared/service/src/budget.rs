@@ -16,6 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
+use vault_format::words;
 
 use crate::config::Limits;
 use crate::error::Refusal;
@@ -35,47 +36,27 @@ const MAX_NAMESPACES: usize = 65_536;
 /// minute. Further ones share one count.
 const MAX_GRANTS: usize = 4096;
 
-/// A resource that is budgeted for each namespace.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Budget {
-    /// Requests at `/mcp`, `/admin` and `/console` in a minute (`VAULT_LIMIT_NAMESPACE`).
-    Requests,
-    /// Reads of admitted machines under `/v/` in a minute (`VAULT_LIMIT_NAMESPACE_READS`).
-    MachineReads,
-    /// Requests that change something in a minute (`VAULT_LIMIT_NAMESPACE_WRITES`). Counted in the
-    /// store.
-    Writes,
-    /// Rows of the audit log in an hour (`VAULT_LIMIT_NAMESPACE_LOG`). Counted in the store.
-    LogRows,
-    /// Bytes that the gate scans in an hour (`VAULT_LIMIT_NAMESPACE_GATE`, in GiB).
-    GateWork,
-    /// Parts of exports in an hour (`VAULT_LIMIT_NAMESPACE_EXPORTS`).
-    Exports,
+words! {
+    /// A resource that is budgeted for each namespace. The word is its name in header fields, in
+    /// record keys and in refusals.
+    pub enum Budget {
+        /// Requests at `/mcp`, `/admin` and `/console` in a minute (`VAULT_LIMIT_NAMESPACE`).
+        Requests = "namespace",
+        /// Reads of admitted machines under `/v/` in a minute (`VAULT_LIMIT_NAMESPACE_READS`).
+        MachineReads = "namespace-reads",
+        /// Requests that change something in a minute (`VAULT_LIMIT_NAMESPACE_WRITES`). Counted in
+        /// the store.
+        Writes = "namespace-writes",
+        /// Rows of the audit log in an hour (`VAULT_LIMIT_NAMESPACE_LOG`). Counted in the store.
+        LogRows = "namespace-log",
+        /// Bytes that the gate scans in an hour (`VAULT_LIMIT_NAMESPACE_GATE`, in GiB).
+        GateWork = "namespace-gate",
+        /// Parts of exports in an hour (`VAULT_LIMIT_NAMESPACE_EXPORTS`).
+        Exports = "namespace-exports",
+    }
 }
 
 impl Budget {
-    /// All budgets, in the order of their numbers.
-    pub const ALL: [Self; 6] = [
-        Self::Requests,
-        Self::MachineReads,
-        Self::Writes,
-        Self::LogRows,
-        Self::GateWork,
-        Self::Exports,
-    ];
-
-    /// Returns the name in the header fields, in record keys and in refusals.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Requests => "namespace",
-            Self::MachineReads => "namespace-reads",
-            Self::Writes => "namespace-writes",
-            Self::LogRows => "namespace-log",
-            Self::GateWork => "namespace-gate",
-            Self::Exports => "namespace-exports",
-        }
-    }
-
     /// Returns the length of the window in which the budget is counted, in seconds.
     pub const fn seconds(self) -> i64 {
         match self {
@@ -123,7 +104,7 @@ impl Budget {
     /// window of `now`.
     fn state(self, limit: u64, used: u64, now: Timestamp) -> LimitState {
         LimitState {
-            name: self.name(),
+            name: self.as_str(),
             quota: limit,
             seconds: self.seconds(),
             remaining: limit.saturating_sub(used),
@@ -301,7 +282,7 @@ impl Budgets {
             if limits.per_namespace > 0 {
                 if of_namespace >= limits.per_namespace {
                     return Err(FullLimit {
-                        name: budget.name(),
+                        name: budget.as_str(),
                         quota: limits.per_namespace,
                         detail: budget.detail(),
                     });

@@ -103,7 +103,7 @@ impl Charge {
 
     fn counting_write(&self, budget: Budget, by: u64) -> Write {
         let start = budget.window_start(self.now);
-        let partition = format!("limit/{}/{}", budget.name(), self.namespace);
+        let partition = format!("limit/{}/{}", budget.as_str(), self.namespace);
         Write::Count {
             key: RecordKey::new(partition, start.to_string()),
             field: "n".to_owned(),

@@ -11,6 +11,7 @@
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
+use vault_format::words;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 use webauthn_rs::prelude::{DiscoverableAuthentication, PasskeyRegistration, Uuid};
@@ -23,25 +24,15 @@ use super::session::session_partition;
 /// Time for which a challenge can be answered, in seconds: 5 minutes.
 pub const CHALLENGE_SECONDS: i64 = 300;
 
-/// Purpose of a challenge. An answer for one purpose is rejected for another.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ChallengePurpose {
-    /// Signing in without a password.
-    SignIn,
-    /// Completing a sign-in, in place of the code of the second factor.
-    SecondFactor,
-    /// Adding a passkey to a signed-in account.
-    Add,
-}
-
-impl ChallengePurpose {
-    /// Returns the word for the purpose in forms and keys.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::SignIn => "sign-in",
-            Self::SecondFactor => "second-factor",
-            Self::Add => "add",
-        }
+words! {
+    /// Purpose of a challenge. An answer for one purpose is rejected for another.
+    pub enum ChallengePurpose {
+        /// Signing in without a password.
+        SignIn = "sign-in",
+        /// Completing a sign-in, in place of the code of the second factor.
+        SecondFactor = "second-factor",
+        /// Adding a passkey to a signed-in account.
+        Add = "add",
     }
 }
 

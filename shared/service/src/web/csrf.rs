@@ -10,6 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use vault_format::time::Timestamp;
+use vault_format::words;
 use vault_store::random::{Random, random_bytes};
 
 use crate::model::token::Secret;
@@ -18,48 +19,31 @@ use crate::model::token::Secret;
 /// expires, in seconds: an hour.
 pub const FORM_SECONDS: i64 = 3600;
 
-/// Purpose of a form. A token for one purpose is not valid for another.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Purpose {
-    /// The sign-in page.
-    Login,
-    /// The consent page, on which a person allows or refuses an app.
-    Consent,
-    /// Signing out of the service, from any page.
-    Logout,
-    /// The page of an invitation link, which sets the first password.
-    Invite,
-    /// Changing a password that is known.
-    Password,
-    /// The account pages, except those with a purpose of their own.
-    Account,
-    /// Signing up for a vault.
-    NewVault,
-    /// Completing a sign-in with the code of a second factor.
-    SecondFactor,
-    /// Connecting a person of the identity provider to an account.
-    Connect,
-    /// The page that confirms or declines dangerous acts.
-    Confirm,
-    /// Every page of the console.
-    Console,
-}
-
-impl Purpose {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Login => "login",
-            Self::Consent => "consent",
-            Self::Logout => "logout",
-            Self::Invite => "invite",
-            Self::Password => "password",
-            Self::Account => "account",
-            Self::NewVault => "new-vault",
-            Self::SecondFactor => "second-factor",
-            Self::Connect => "connect",
-            Self::Confirm => "confirm",
-            Self::Console => "console",
-        }
+words! {
+    /// Purpose of a form. A token for one purpose is not valid for another.
+    pub enum Purpose {
+        /// The sign-in page.
+        Login = "login",
+        /// The consent page, on which a person allows or refuses an app.
+        Consent = "consent",
+        /// Signing out of the service, from any page.
+        Logout = "logout",
+        /// The page of an invitation link, which sets the first password.
+        Invite = "invite",
+        /// Changing a password that is known.
+        Password = "password",
+        /// The account pages, except those with a purpose of their own.
+        Account = "account",
+        /// Signing up for a vault.
+        NewVault = "new-vault",
+        /// Completing a sign-in with the code of a second factor.
+        SecondFactor = "second-factor",
+        /// Connecting a person of the identity provider to an account.
+        Connect = "connect",
+        /// The page that confirms or declines dangerous acts.
+        Confirm = "confirm",
+        /// Every page of the console.
+        Console = "console",
     }
 }
 
