@@ -25,7 +25,7 @@ use vault_gate::document::{Document, Frontmatter, Secret, is_reserved_variable};
 use crate::disk::FileError;
 use crate::disk::Location;
 use crate::disk::scratch::Scratch;
-use crate::installed::place::{self, Origin, OriginGroup, Place};
+use crate::installed::place::{self, Installation, Origin, OriginGroup};
 use crate::installed::project::Project;
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{RUNNING, Vault, VaultError};
@@ -311,7 +311,7 @@ fn find_verified(
     vault: &Vault,
     project: Option<&Project>,
     skill: &SkillRef,
-) -> Result<(Place, Trusted, Examined), RunError> {
+) -> Result<(Installation, Trusted, Examined), RunError> {
     let mut last = None;
     // A writer may switch the skill's symlink after it was read, and remove the bundle that it
     // named. So retry, and report damage only if two attempts in a row find the same bundle.
@@ -343,7 +343,7 @@ fn find_in(
     vault: &Vault,
     project: Option<&Project>,
     skill: &SkillRef,
-) -> Result<Option<(Place, Trusted)>, VaultError> {
+) -> Result<Option<(Installation, Trusted)>, VaultError> {
     if let Some(user_skill) = place::find_installed(vault, skill)? {
         return Ok(Some(user_skill));
     }

@@ -25,7 +25,7 @@ use vault_gate::{self as gate, GateOptions, RawFile, Verdict};
 use super::AdmitError;
 use super::compare::{ComparedSkills, Nearest};
 use crate::installed::linked;
-use crate::installed::place::{Place, list_skill_places, read_own_skill};
+use crate::installed::place::{Installation, list_skill_places, read_own_skill};
 use crate::store::{self, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
@@ -231,7 +231,8 @@ fn files_of_same_name(
     {
         return Ok(own.files);
     }
-    let is_wanted = |place: &Place| place.name == *name || author.as_ref() == Some(&place.name);
+    let is_wanted =
+        |place: &Installation| place.name == *name || author.as_ref() == Some(&place.name);
     let linked_files = find_linked(vault, is_wanted)
         .and_then(|(place, trusted)| {
             examine_bundle(vault, &place.signed_name, &place.bundle, &trusted)
@@ -254,7 +255,10 @@ pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultEr
 
 /// Returns the first matching skill of a linked vault. A linked vault that can't be read is
 /// skipped; other checks report it.
-fn find_linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trusted)> {
+fn find_linked(
+    vault: &Vault,
+    wanted: impl Fn(&Installation) -> bool,
+) -> Option<(Installation, Trusted)> {
     // The comparison only helps the gate, so an unreadable link must not block every admission.
     let links = linked::list_links(vault).unwrap_or_default();
     let groups = links.iter().filter_map(|link| link.read_group(vault).ok());

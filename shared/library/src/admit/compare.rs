@@ -8,7 +8,7 @@ use vault_gate::names::PreparedName;
 use vault_gate::similar::{ALIKE, Sketch};
 
 use crate::installed::list;
-use crate::installed::place::{Place, list_skill_places};
+use crate::installed::place::{Installation, list_skill_places};
 use crate::vault::{Vault, VaultError};
 
 /// The names and sketches of the skills that a new skill is compared with.
@@ -27,7 +27,7 @@ struct SketchedSkill {
     sketch: Sketch,
     /// Installation that the sketch belongs to; `None` if the skill only passed the gate in this
     /// command.
-    place: Option<Place>,
+    place: Option<Installation>,
 }
 
 /// The skill whose text is most similar to a new one.
@@ -37,7 +37,7 @@ pub(super) struct Nearest {
     pub(super) likeness: f64,
     /// Installation of the similar skill; `None` if that skill only passed the gate in this
     /// command.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<Installation>,
 }
 
 impl ComparedSkills {

@@ -20,7 +20,7 @@ use super::variants as transforms;
 use crate::disk;
 use crate::index::Index;
 use crate::installed::agent_links::withdraw::withdraw_from_agents;
-use crate::installed::place::{self, Origin, Place};
+use crate::installed::place::{self, Installation, Origin};
 use crate::installed::project;
 use crate::installed::roots::read_last_catalogs;
 use crate::installed::variants;
@@ -160,7 +160,7 @@ pub(crate) fn remove_under(
 fn record_removal_start(
     vault: &Vault,
     request: &RemoveSkills,
-    own: &[Place],
+    own: &[Installation],
 ) -> Result<(), VaultError> {
     let (store, trusted) = (vault.store_folder(), vault.trusted()?);
     let leaving = own
@@ -183,7 +183,7 @@ fn record_removal_start(
 fn remove_one(
     vault: &Vault,
     change: &mut Change<'_>,
-    place: &Place,
+    place: &Installation,
     withdraw: Option<&str>,
 ) -> Result<RemovedSkill, VaultError> {
     let version = store::read_manifest(&vault.store_folder(), &place.bundle, &vault.trusted()?)

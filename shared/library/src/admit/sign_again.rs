@@ -16,7 +16,7 @@ use vault_format::root::RootState;
 use super::{
     AdmitError, Earlier, Neighbours, Options, Purpose, Source, admit_under, examine_candidate,
 };
-use crate::installed::place::{self, Place};
+use crate::installed::place::{self, Installation};
 use crate::installed::upstream;
 use crate::store::{self, Examined, Trusted};
 use crate::vault::own_skills::OwnSkills;
@@ -44,7 +44,7 @@ pub(crate) fn sign_again(
     vault: &Vault,
     change: &mut Change<'_>,
     trusted: &Trusted,
-    wanted: impl Fn(&Place) -> bool,
+    wanted: impl Fn(&Installation) -> bool,
 ) -> Result<Resigned, VaultError> {
     let store = vault.store_folder();
     let mut places = place::own_skill_places(vault)?;
@@ -115,7 +115,7 @@ pub(crate) fn sign_again(
 fn note_signed_again(
     vault: &Vault,
     before: &OwnSkills,
-    places: &[Place],
+    places: &[Installation],
     signed: &[SkillName],
 ) -> Result<(), VaultError> {
     let signed: BTreeSet<_> = signed.iter().collect();
@@ -153,7 +153,7 @@ pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Res
         return Ok(resigned);
     }
     for trusted in trust_before_revocations(vault, &trust)? {
-        let places = |place: &Place| trusted.lists_bundle(&place.bundle);
+        let places = |place: &Installation| trusted.lists_bundle(&place.bundle);
         let signed = sign_again(vault, change, &trusted, places)?;
         resigned.signed.extend(signed.signed);
         resigned.damaged.extend(signed.damaged);

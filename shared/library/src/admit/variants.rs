@@ -22,7 +22,7 @@ use super::sign::{SignedSkill, sign_candidate};
 use super::sign_again::to_earlier_source;
 use super::{AdmitError, Candidate, Neighbours, Options, Purpose, examine_candidate};
 use crate::disk::{self, Batch};
-use crate::installed::place::{Place, list_skill_places};
+use crate::installed::place::{Installation, list_skill_places};
 use crate::installed::variants::{Part, Variant, VariantsRecord};
 use crate::store::{self, Trusted};
 use crate::vault::authored::{self, AuthoredFile};
@@ -339,7 +339,7 @@ impl Transforms {
         &mut self,
         vault: &Vault,
         change: &mut Change<'_>,
-        wanted: &[(&Place, &Trusted, AgentId)],
+        wanted: &[(&Installation, &Trusted, AgentId)],
     ) -> Result<Vec<RenderedVariant>, VaultError> {
         let aside = vault.new_scratch()?;
         let mut batch = Batch::default();
@@ -517,7 +517,7 @@ pub(crate) fn forget_variants(
 /// error is the reason why it can't be rendered, as text for the owner.
 fn make_variant(
     vault: &Vault,
-    base: &Place,
+    base: &Installation,
     trusted: &Trusted,
     agent: &AgentId,
     transforms: &[&Transform],

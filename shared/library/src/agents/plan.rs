@@ -21,7 +21,7 @@ use crate::installed::agent_links::entries::own_link_targets;
 use crate::installed::agent_links::record::{
     AgentFolders, RootMode, RootRecord, RootScope, link_trees_folder,
 };
-use crate::installed::place::Place;
+use crate::installed::place::Installation;
 use crate::store::Trusted;
 use crate::vault::{Change, Vault, VaultError};
 
@@ -54,7 +54,7 @@ pub(super) struct Plan {
     pub(super) skills: Vec<AvailableSkill>,
     pub(super) transforms: Transforms,
     /// Variants to render first: the skill, the trust for its signature, and the agent.
-    pub(super) unrendered: Vec<(Place, Rc<Trusted>, AgentId)>,
+    pub(super) unrendered: Vec<(Installation, Rc<Trusted>, AgentId)>,
     /// Agents for which a linked vault's set of installed skills has no folder yet, although its
     /// release selects skills for them.
     pub(super) agent_folders: Vec<(Rc<LinkedVault>, AgentId)>,

@@ -16,7 +16,7 @@ use crate::admit::variants::{Transforms, VariantLookup};
 use crate::installed::linked::{self, Link};
 use crate::installed::linked_agents::{AgentChoice, AgentFolderEntries};
 use crate::installed::list;
-use crate::installed::place::{self, Origin, Place};
+use crate::installed::place::{self, Installation, Origin};
 use crate::installed::project;
 use crate::store::{self, Trusted};
 use crate::vault::authored::AuthoredFile;
@@ -35,7 +35,7 @@ pub(super) struct LinkedVault {
 /// An installed skill that profiles can select.
 #[derive(Debug)]
 pub(super) struct AvailableSkill {
-    pub(super) place: Place,
+    pub(super) place: Installation,
     pub(super) trusted: Rc<Trusted>,
     /// The vault that it was linked from; `None` for an own skill.
     pub(super) linked: Option<Rc<LinkedVault>>,
@@ -143,7 +143,7 @@ pub(super) fn available_skills(
 /// not valid for the skill. Tags are not in the manifest, so the list of tags is empty.
 fn signed_agents(
     vault: &Vault,
-    place: &Place,
+    place: &Installation,
     trusted: &Trusted,
 ) -> Option<(Vec<AgentId>, Vec<String>)> {
     let manifest = store::read_manifest(&vault.store_folder(), &place.bundle, trusted)?;
@@ -213,7 +213,7 @@ pub(super) struct Variants<'a> {
     /// Trust for the signatures of variants, which this vault signs itself.
     pub(super) trusted: Rc<Trusted>,
     /// Skills to render for an agent, with the bundle to start from.
-    pub(super) missing: Vec<(Place, Rc<Trusted>, AgentId)>,
+    pub(super) missing: Vec<(Installation, Rc<Trusted>, AgentId)>,
     pub(super) failed: Vec<ProfileWarning>,
 }
 
@@ -231,7 +231,7 @@ impl Variants<'_> {
         match self.transforms.look_up(&place.name, &shown.bundle, agent) {
             VariantLookup::Plain => {}
             VariantLookup::Missing => {
-                let base = Place {
+                let base = Installation {
                     bundle: shown.bundle,
                     ..place.clone()
                 };

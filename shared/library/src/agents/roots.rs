@@ -16,7 +16,7 @@ use super::profiles::{PlannedProfile, ShownSkill};
 use super::report::RootState;
 use crate::disk::{self, FileError, Location};
 use crate::installed::agent_links::copies::{ASIDE, hash_copy_folder, remove_copy};
-use crate::installed::agent_links::entries::{Entry, is_ours, list_entries, own_link_targets};
+use crate::installed::agent_links::entries::{LinkEntry, is_ours, list_entries, own_link_targets};
 use crate::installed::agent_links::record::{
     CopyRecord, RootMode, RootRecord, RootScope, link_trees_folder,
 };
@@ -191,7 +191,7 @@ impl RootChange {
     ) -> Result<(), FileError> {
         for (name, entry) in list_entries(&self.real)? {
             let skill = name.to_str().and_then(|name| wanted.remove_entry(name));
-            if matches!(&entry, Entry::Link(target) if !is_ours(target, homes)) {
+            if matches!(&entry, LinkEntry::Link(target) if !is_ours(target, homes)) {
                 self.foreign_links.push(name.clone());
             }
             let copy = name
@@ -199,7 +199,8 @@ impl RootChange {
                 .and_then(|name| self.record.copies.get_key_value(name));
             let copy = copy.map(|(name, record)| (name.clone(), record.clone()));
             match (entry, skill, copy) {
-                (Entry::Link(linked_to), skill, _) if is_ours(&linked_to, homes) => match skill {
+                (LinkEntry::Link(linked_to), skill, _) if is_ours(&linked_to, homes) => match skill
+                {
                     // The folder was switched to copies, so the vault's own links are replaced.
                     Some((name, (_, shown))) if self.record.mode == RootMode::Copy => {
                         self.links_to_drop.push(OsString::from(name.as_str()));
@@ -215,7 +216,7 @@ impl RootChange {
                 },
                 // Only a folder that is recorded can be a copy by the vault. Any other folder
                 // belongs to the user.
-                (Entry::Folder, skill, Some((name, record))) => {
+                (LinkEntry::Folder, skill, Some((name, record))) => {
                     self.compare_copy(name, &record, skill.map(|(_, (_, shown))| shown));
                 }
                 (_, None, _) if name.as_encoded_bytes().starts_with(ASIDE.as_bytes()) => {

@@ -12,7 +12,7 @@ use vault_format::name::SkillName;
 
 use super::profiles::PlannedProfile;
 use crate::disk::{self, FileError, HeldPath, Kind, Location};
-use crate::installed::agent_links::entries::{Entry, list_entries};
+use crate::installed::agent_links::entries::{LinkEntry, list_entries};
 use crate::installed::agent_links::record::link_trees_folder;
 use crate::vault::{Vault, VaultError};
 
@@ -91,7 +91,7 @@ fn compare_one(
     for (name, entry) in list_entries(folder)? {
         let skill = name.to_str().and_then(|name| wanted.get_key_value(name));
         match (entry, skill) {
-            (Entry::Link(target), Some((name, shown))) => {
+            (LinkEntry::Link(target), Some((name, shown))) => {
                 seen.insert(name);
                 if target != shown.target.as_os_str().as_encoded_bytes() {
                     change
@@ -99,10 +99,10 @@ fn compare_one(
                         .push((name.clone(), shown.target.clone()));
                 }
             }
-            (Entry::Link(_), None) => change.links_to_remove.push(name),
+            (LinkEntry::Link(_), None) => change.links_to_remove.push(name),
             // Vault makes only links here, so this entry is not its own and is neither replaced nor
             // removed.
-            (Entry::Folder | Entry::Other, skill) => {
+            (LinkEntry::Folder | LinkEntry::Other, skill) => {
                 seen.extend(skill.map(|(name, _)| name));
                 strange.push(folder.join(name).path());
             }

@@ -333,7 +333,7 @@ fn read_entries(folder: OwnedFd) -> io::Result<Vec<(OsString, Kind)>> {
 
 /// The entries of a folder that [`list_kept`] returns.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct KeptEntries {
     /// Accepted entries with their kinds, in byte order of their names.
     pub(crate) kept: Vec<(OsString, Kind)>,
     /// Whether folders were left out because the limit was reached.
@@ -346,7 +346,7 @@ pub(crate) fn list_kept(
     path: &Path,
     most: usize,
     keep: &dyn Fn(&OsStr, Kind) -> bool,
-) -> Result<Listed, FileError> {
+) -> Result<KeptEntries, FileError> {
     let mut kept = Vec::new();
     let (mut folders, mut cut) = (0, false);
     for entry in fs::read_dir(path).map_err(file_error("list", path))? {
@@ -379,7 +379,7 @@ pub(crate) fn list_kept(
         kept.push((name, kind));
     }
     kept.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-    Ok(Listed { kept, cut })
+    Ok(KeptEntries { kept, cut })
 }
 
 /// Returns the target of a symbolic link; `None` if the path is absent or not a link.

@@ -18,7 +18,7 @@ use vault_format::hash::Digest;
 use vault_format::name::{ANY_AGENT, AgentId, SkillName};
 
 use super::linked::{AgentSkills, CountedFile, Link, list_links};
-use super::place::{OriginGroup, Place};
+use super::place::{Installation, OriginGroup};
 use crate::disk::{self, Batch, FileError, HeldPath, Kind};
 use crate::store::{self, Trusted};
 use crate::vault::{Vault, VaultError};
@@ -245,7 +245,7 @@ impl Link {
                 let is_plain = is_plain || follows_plain && bundles == [skill.bundle].into();
                 if let Some(bundle) = bundle.filter(|_| !is_plain) {
                     let place = self.place_of_skill(name, skill, bundle);
-                    places.push(Place {
+                    places.push(Installation {
                         bare: true,
                         ..place
                     });

@@ -15,7 +15,7 @@ use vault_gate::similar::Sketch;
 use vault_policy::search::Text;
 
 use super::link_id::LinkId;
-use super::place::{Origin, Place, Places, list_skill_places, still_linked};
+use super::place::{Installation, Origin, Places, list_skill_places, still_linked};
 use crate::disk::{self, HeldPath};
 use crate::index::{Index, IndexRow, NewIndexRow, StoredRow, Texts};
 use crate::store::{self, Damage, Trusted};
@@ -49,7 +49,7 @@ pub struct InstalledSkill {
 }
 
 impl InstalledSkill {
-    pub(crate) fn new(place: Place, row: IndexRow) -> Self {
+    pub(crate) fn new(place: Installation, row: IndexRow) -> Self {
         Self {
             qualified: place.qualified_name(),
             shadowed: !place.bare,
@@ -119,7 +119,7 @@ pub fn list_installed(vault: &Vault) -> Result<Listing, VaultError> {
 /// An installed skill with its row of the index, or the damage that verification found.
 #[derive(Debug)]
 pub(crate) struct ScannedSkill {
-    pub(crate) place: Place,
+    pub(crate) place: Installation,
     pub(crate) state: Result<IndexRow, Damage>,
 }
 
@@ -185,7 +185,7 @@ pub(crate) fn indexed_rows(vault: &Vault, places: &Places) -> HashMap<Digest, St
 /// Scans one skill. Also returns its new row for the index, if it had to be read.
 fn scan_place(
     store: &HeldPath,
-    place: Place,
+    place: Installation,
     trusted: &Trusted,
     rows: &HashMap<Digest, StoredRow>,
 ) -> (ScannedSkill, Option<NewIndexRow>) {
@@ -219,7 +219,7 @@ fn write_rows(vault: &Vault, index: &mut Index, fresh: &[NewIndexRow]) {
 /// Reads and verifies one installed skill from its bytes, without the index.
 pub(crate) fn read_place(
     store: &HeldPath,
-    place: &Place,
+    place: &Installation,
     trusted: &Trusted,
 ) -> Result<NewIndexRow, Damage> {
     // The bundle is encoded as well, because the index answers with its size and parts.

@@ -28,7 +28,7 @@ pub enum Origin {
 
 /// An installation: the name of a skill, and the bundle that it stands for.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct Installation {
     pub(crate) name: SkillName,
     /// Name in the manifest. It differs from `name` if a linked skill was installed under another
     /// name.
@@ -45,7 +45,7 @@ pub(crate) struct Place {
 /// Vault part in the qualified names of own skills: `local/<name>`.
 pub(crate) const OWN: &str = "local";
 
-impl Place {
+impl Installation {
     /// The name that always means this skill.
     pub(crate) fn qualified_name(&self) -> String {
         match &self.origin {
@@ -78,14 +78,14 @@ pub(crate) struct Places {
     /// Entries that are not skills, as paths relative to the vault.
     pub(crate) strange: Vec<String>,
     /// Own skills that this machine installed and whose links were deleted by hand.
-    pub(crate) gone: Vec<Place>,
+    pub(crate) gone: Vec<Installation>,
 }
 
 /// Installations with one origin, and the trust for verifying them.
 #[derive(Clone, Debug)]
 pub(crate) struct OriginGroup {
     pub(crate) trusted: Trusted,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<Installation>,
 }
 
 /// Lists the installed skills, without reading any of them. Own skills come first and have their
@@ -123,8 +123,8 @@ pub(crate) fn list_skill_places(vault: &Vault) -> Result<Places, VaultError> {
 fn unlinked_own_skills(
     vault: &Vault,
     recorded: &OwnSkills,
-    places: &[Place],
-) -> Result<Vec<Place>, VaultError> {
+    places: &[Installation],
+) -> Result<Vec<Installation>, VaultError> {
     let linked: HashSet<_> = places.iter().map(|place| &place.name).collect();
     // The usual case needs no second read of the record.
     if recorded
@@ -143,7 +143,7 @@ fn unlinked_own_skills(
         let link = vault.skills_folder().join(name.as_str());
         store::bundle_at(&link).is_ok_and(|bundle| bundle.is_none())
     });
-    let places = missing.map(|(name, bundle)| Place {
+    let places = missing.map(|(name, bundle)| Installation {
         name: name.clone(),
         signed_name: name.clone(),
         origin: Origin::Local,
@@ -154,7 +154,7 @@ fn unlinked_own_skills(
     Ok(places.collect())
 }
 
-impl Place {
+impl Installation {
     /// Returns the damage to report for a skill whose link was deleted by hand.
     pub(crate) fn unlinked_damage(&self) -> Damage {
         Damage::Unlinked(self.name.clone())
@@ -162,14 +162,14 @@ impl Place {
 }
 
 /// Lists the own skills, without reading any of them.
-pub(crate) fn own_skill_places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
+pub(crate) fn own_skill_places(vault: &Vault) -> Result<Vec<Installation>, VaultError> {
     Ok(read_own_links(vault)?.0)
 }
 
 /// Returns the own skills, and the paths of all other entries in their folder.
-fn read_own_links(vault: &Vault) -> Result<(Vec<Place>, Vec<String>), VaultError> {
+fn read_own_links(vault: &Vault) -> Result<(Vec<Installation>, Vec<String>), VaultError> {
     let (bundles, strange) = read_links(&vault.skills_folder(), "skills")?;
-    let own = |(name, bundle): (SkillName, Digest)| Place {
+    let own = |(name, bundle): (SkillName, Digest)| Installation {
         signed_name: name.clone(),
         name,
         origin: Origin::Local,
@@ -251,8 +251,8 @@ impl Link {
         name: &SkillName,
         skill: &LinkedSkill,
         bundle: Digest,
-    ) -> Place {
-        Place {
+    ) -> Installation {
+        Installation {
             name: name.clone(),
             signed_name: skill.name.clone(),
             origin: Origin::Linked(self.id.clone()),
@@ -277,7 +277,7 @@ impl Link {
 pub(crate) fn find_installed(
     vault: &Vault,
     wanted: &SkillRef,
-) -> Result<Option<(Place, Trusted)>, VaultError> {
+) -> Result<Option<(Installation, Trusted)>, VaultError> {
     let groups = list_skill_places(vault)?.groups.into_iter();
     let mut matches = groups.filter_map(|group| {
         let mut places = group.places.into_iter();
@@ -287,7 +287,7 @@ pub(crate) fn find_installed(
 }
 
 /// Returns whether all these installations still exist with the same bundles.
-pub(crate) fn still_linked(vault: &Vault, expected: &[Place]) -> Result<bool, VaultError> {
+pub(crate) fn still_linked(vault: &Vault, expected: &[Installation]) -> Result<bool, VaultError> {
     if expected.is_empty() {
         return Ok(true);
     }

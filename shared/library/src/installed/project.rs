@@ -21,7 +21,7 @@ use vault_format::keys::SecretKey;
 use vault_format::name::SkillName;
 use vault_format::root::{RootList, RootState, VaultId};
 
-use super::place::{Origin, OriginGroup, Place};
+use super::place::{Installation, Origin, OriginGroup};
 use crate::disk::beneath::{BeneathError, HeldFolder};
 use crate::disk::{self, FileError};
 use crate::store::{self, Damage, Examined, Trusted};
@@ -291,14 +291,18 @@ impl Project {
 
     /// Returns the skills as installations, with the trust for verifying them.
     pub(crate) fn to_group(&self) -> OriginGroup {
-        let places = self.record.skills.iter().map(|(name, bundle)| Place {
-            name: name.clone(),
-            signed_name: name.clone(),
-            origin: Origin::Project(self.record.path.clone()),
-            bundle: *bundle,
-            vault: None,
-            bare: false,
-        });
+        let places = self
+            .record
+            .skills
+            .iter()
+            .map(|(name, bundle)| Installation {
+                name: name.clone(),
+                signed_name: name.clone(),
+                origin: Origin::Project(self.record.path.clone()),
+                bundle: *bundle,
+                vault: None,
+                bare: false,
+            });
         OriginGroup {
             trusted: self.trust_in_skills(),
             places: places.collect(),

@@ -8,7 +8,7 @@ use vault_format::name::SkillName;
 use vault_policy::search::Ranking;
 
 use super::list::{InstalledSkill, list_installed, read_place};
-use super::place::{Place, list_skill_places};
+use super::place::{Installation, list_skill_places};
 use crate::store::Trusted;
 use crate::vault::{Vault, VaultError};
 
@@ -57,7 +57,7 @@ fn verify_hits(
     ranked: &[(&InstalledSkill, f64)],
 ) -> Result<Result<Vec<Hit>, Vec<SkillName>>, VaultError> {
     let (groups, store) = (list_skill_places(vault)?.groups, vault.store_folder());
-    let mut installed: HashMap<&SkillName, (&Place, &Trusted)> = HashMap::new();
+    let mut installed: HashMap<&SkillName, (&Installation, &Trusted)> = HashMap::new();
     for group in &groups {
         for place in group.places.iter().filter(|place| place.bare) {
             installed.insert(&place.name, (place, &group.trusted));

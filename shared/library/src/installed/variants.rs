@@ -8,7 +8,7 @@ use vault_format::manifest::AppliedTransform;
 use vault_format::name::{AgentId, SkillName};
 
 use super::linked::list_links;
-use super::place::{Origin, Place};
+use super::place::{Installation, Origin};
 use crate::vault::{Change, Vault, VaultError};
 
 /// A variant of a skill for one agent, as recorded.
@@ -67,10 +67,10 @@ pub(crate) fn variant_bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> 
 }
 
 /// Returns the variants that this vault's transforms made, as installations, for verification.
-pub(crate) fn variant_places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
+pub(crate) fn variant_places(vault: &Vault) -> Result<Vec<Installation>, VaultError> {
     let record = VariantsRecord::read(vault)?;
     let places = record.variants.into_iter().filter_map(|variant| {
-        Some(Place {
+        Some(Installation {
             signed_name: variant.name.clone(),
             // A rendering that failed has no bundle to verify.
             bundle: variant.bundle?,

@@ -11,7 +11,7 @@ use vault_gate::document::Secret;
 
 use super::linked;
 use super::linked_agents;
-use super::place::{self, Origin, OriginGroup, Place};
+use super::place::{self, Installation, Origin, OriginGroup};
 use super::project;
 use super::variants;
 use crate::disk::HeldPath;
@@ -189,7 +189,7 @@ fn check_group(store: &HeldPath, group: &OriginGroup) -> Vec<SkillCheck> {
     checked.collect()
 }
 
-fn check_place(store: &HeldPath, place: &Place, trusted: &Trusted) -> SkillCheck {
+fn check_place(store: &HeldPath, place: &Installation, trusted: &Trusted) -> SkillCheck {
     let examined = store::examine_stored(store, &place.bundle, Some(&place.signed_name), trusted);
     let (examined, damage) = match examined {
         Ok(examined) => {

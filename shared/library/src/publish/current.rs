@@ -20,7 +20,7 @@ use super::request::PlanRequest;
 use super::state::{self, AcknowledgedRelease, CloudState};
 use crate::index::IndexRow;
 use crate::installed::list;
-use crate::installed::place::{Origin, Place};
+use crate::installed::place::{Installation, Origin};
 use crate::store::{self, Trusted};
 use crate::vault::trust::{NamedKey, VaultTrust};
 use crate::vault::{Vault, VaultError};
@@ -381,12 +381,12 @@ pub(super) fn named_keys(trust: &VaultTrust, keys: &[PublicKey]) -> Vec<NamedKey
 
 /// An own skill with its row of the index, from which the release lists it.
 pub(super) struct ReleaseSkill {
-    pub(super) place: Place,
+    pub(super) place: Installation,
     pub(super) row: IndexRow,
 }
 
 /// Returns the installations of a release's skills.
-pub(super) fn skill_places(skills: &[ReleaseSkill]) -> Vec<Place> {
+pub(super) fn skill_places(skills: &[ReleaseSkill]) -> Vec<Installation> {
     skills.iter().map(|skill| skill.place.clone()).collect()
 }
 
@@ -415,7 +415,7 @@ pub(super) fn own_skills(vault: &Vault) -> Result<Vec<ReleaseSkill>, PlanError> 
 }
 
 /// Compares the own skills with those of a catalog, by name and bundle.
-pub(super) fn compare_with_catalog(places: &[Place], catalog: &Catalog) -> Difference {
+pub(super) fn compare_with_catalog(places: &[Installation], catalog: &Catalog) -> Difference {
     let ours: BTreeMap<_, _> = places
         .iter()
         .map(|place| (&place.name, place.bundle))

@@ -19,7 +19,7 @@ use super::change::ReleaseChange;
 use super::current::{Current, ReleaseSkill};
 use super::error::{Conflicts, PlanError};
 use super::request::{OnDivergence, PlanRequest};
-use crate::installed::place::Place;
+use crate::installed::place::Installation;
 use crate::vault::authored::AuthoredFile;
 use crate::vault::policy::POLICY_FILE;
 use crate::vault::{Vault, VaultError};
@@ -81,7 +81,7 @@ pub(super) struct ReleaseMerge<'a> {
     pub(super) vault: &'a Vault,
     pub(super) current: &'a Current,
     /// Own skills that are installed on this machine (*ours*).
-    pub(super) places: &'a [Place],
+    pub(super) places: &'a [Installation],
     /// Whether this machine has signed the current release.
     pub(super) signed_here: bool,
     pub(super) request: &'a PlanRequest<'a>,

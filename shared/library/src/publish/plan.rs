@@ -28,7 +28,7 @@ use super::request::{OnDivergence, PlanRequest};
 use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState, SignedPayload};
 use super::variants::render_for_release;
 use crate::admit::{list_unsigned, remove, sign_again, sign_waiting};
-use crate::installed::place::{self, Place};
+use crate::installed::place::{self, Installation};
 use crate::installed::roots;
 use crate::vault::authored::{AuthoredFile, PROFILES_FILE};
 use crate::vault::policy::POLICY_FILE;
@@ -272,7 +272,7 @@ impl ReleaseJudge<'_> {
     fn judge_divergence<'c>(
         &self,
         current: Option<&'c Current>,
-        places: &[Place],
+        places: &[Installation],
     ) -> Result<ReleaseRelation<'c>, PlanError> {
         let (trust, state) = (self.trust, self.state);
         let on_divergence = self.request.on_divergence;
@@ -340,7 +340,7 @@ impl ReleaseJudge<'_> {
     /// Returns whether the current catalog is one that this machine neither published nor took
     /// over. Fails if it is older than the last published release, or differs from it with the same
     /// number, unless it is to be replaced.
-    fn has_diverged(&self, current: &Current, places: &[Place]) -> Result<bool, PlanError> {
+    fn has_diverged(&self, current: &Current, places: &[Installation]) -> Result<bool, PlanError> {
         let Some(published) = &self.state.published else {
             // Nothing is recorded here. If the skills are the same, the vault was moved to this
             // machine.

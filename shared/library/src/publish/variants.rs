@@ -10,7 +10,7 @@ use vault_policy::published::{MAX_SKILLS, MAX_VARIANTS};
 use super::current::ReleaseSkill;
 use super::error::PlanError;
 use crate::admit::variants::{RenderedVariant, Transforms, VariantLookup};
-use crate::installed::place::Place;
+use crate::installed::place::Installation;
 use crate::vault::{Change, Vault};
 
 /// The profiles of a release and the variants that they need.
@@ -156,7 +156,11 @@ fn check_transforms(transforms: &Transforms, skills: &[ReleaseSkill]) -> Result<
 }
 
 /// Returns whether a variant must still be rendered. Fails if it can't be rendered.
-fn is_missing(transforms: &Transforms, base: &Place, agent: &AgentId) -> Result<bool, PlanError> {
+fn is_missing(
+    transforms: &Transforms,
+    base: &Installation,
+    agent: &AgentId,
+) -> Result<bool, PlanError> {
     match transforms.look_up(&base.name, &base.bundle, agent) {
         VariantLookup::Missing => Ok(true),
         VariantLookup::Plain | VariantLookup::Rendered(_) => Ok(false),

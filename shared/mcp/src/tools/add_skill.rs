@@ -8,7 +8,7 @@ use vault_shelf::{Change, Submitted, Writes, drafted_name};
 
 mod written;
 
-use super::changes::{Outcome, build_outcome, is_hidden, only_local, submit_change};
+use super::changes::{ChangeOutcome, build_outcome, is_hidden, only_local, submit_change};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
@@ -84,9 +84,9 @@ impl Spec for AddSkill {
         fetched and the request becomes a draft. For a skill that you wrote yourself, use `propose_skill`. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Adds;
     type Input = Input;
-    type Output = Outcome;
+    type Output = ChangeOutcome;
 
-    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
+    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<ChangeOutcome>, Fault> {
         let submitted = submit_install(call, input).await?;
         Ok(build_outcome(call, submitted).await.into())
     }

@@ -46,8 +46,8 @@ pub enum Encoding {
 
 /// The result of a change.
 #[derive(JsonSchema, Serialize)]
-#[schemars(crate = "rmcp::schemars")]
-pub struct Outcome {
+#[schemars(crate = "rmcp::schemars", rename = "Outcome")]
+pub struct ChangeOutcome {
     /// `accepted`: signed and in the vault. `would_accept`: it passes; nothing was changed. `duplicate`: the vault already
     /// has exactly these files.
     /// `drafted`: stored, not published; it waits until an owner or a publisher of the vault accepts it. `removed`: it was removed from the vault.
@@ -264,7 +264,7 @@ pub async fn submit_change(call: &Call<'_>, change: Change) -> Result<Submitted,
 
 /// Creates the answer of a tool. If the skills have changed, the folders of the agents on the
 /// shelf's machine are updated first.
-pub async fn build_outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
+pub async fn build_outcome(call: &Call<'_>, submitted: Submitted) -> ChangeOutcome {
     let links = match &submitted {
         Submitted::Signed { .. } | Submitted::Unchanged { .. } | Submitted::Removed { .. } => {
             call.session.shelf().refresh_agents().await
@@ -306,10 +306,10 @@ fn without_restart(mut profiles: serde_json::Value) -> serde_json::Value {
     profiles
 }
 
-fn describe_submitted(call: &Call<'_>, submitted: Submitted) -> Outcome {
+fn describe_submitted(call: &Call<'_>, submitted: Submitted) -> ChangeOutcome {
     let id = |name: &SkillName| Some(uri::skill_id(call.owner(), name));
     let to_findings = |findings: Vec<Found>| findings.into_iter().map(Finding::from).collect();
-    let mut outcome = Outcome::with_status(Status::Accepted);
+    let mut outcome = ChangeOutcome::with_status(Status::Accepted);
     match submitted {
         Submitted::Signed {
             name,
@@ -327,13 +327,13 @@ fn describe_submitted(call: &Call<'_>, submitted: Submitted) -> Outcome {
             version,
             bundle_hash,
         } => {
-            outcome = Outcome::with_status(Status::Duplicate);
+            outcome = ChangeOutcome::with_status(Status::Duplicate);
             outcome.id = id(&name);
             outcome.version = Some(version);
             outcome.bundle_hash = Some(bundle_hash.to_string());
         }
         Submitted::Removed { name, .. } => {
-            outcome = Outcome::with_status(Status::Removed);
+            outcome = ChangeOutcome::with_status(Status::Removed);
             outcome.id = id(&name);
         }
         Submitted::Drafted {
@@ -342,14 +342,14 @@ fn describe_submitted(call: &Call<'_>, submitted: Submitted) -> Outcome {
             findings,
             waiting,
         } => {
-            outcome = Outcome::with_status(Status::Drafted);
+            outcome = ChangeOutcome::with_status(Status::Drafted);
             outcome.id = id(&name);
             outcome.draft_id = Some(draft.to_string());
             outcome.drafts_waiting = Some(waiting);
             outcome.findings = to_findings(findings);
         }
         Submitted::WouldPass { name, findings } => {
-            outcome = Outcome::with_status(Status::WouldAccept);
+            outcome = ChangeOutcome::with_status(Status::WouldAccept);
             outcome.id = id(&name);
             outcome.findings = to_findings(findings);
         }
@@ -357,7 +357,7 @@ fn describe_submitted(call: &Call<'_>, submitted: Submitted) -> Outcome {
             // If a skill is both invalid and blocked, report it as invalid: its author can fix
             // that, while a blocked skill needs the owner.
             let invalid = findings.iter().any(|finding| finding.level == Level::Error);
-            outcome = Outcome::with_status(if invalid {
+            outcome = ChangeOutcome::with_status(if invalid {
                 Status::Invalid
             } else {
                 Status::SecurityBlocked
@@ -368,7 +368,7 @@ fn describe_submitted(call: &Call<'_>, submitted: Submitted) -> Outcome {
     outcome
 }
 
-impl Outcome {
+impl ChangeOutcome {
     fn with_status(status: Status) -> Self {
         Self {
             status,

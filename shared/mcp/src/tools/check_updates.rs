@@ -32,11 +32,11 @@ pub struct Output {
     /// Names of skills that equal their source.
     up_to_date: Vec<String>,
     /// Skills that were not compared, and why.
-    unchecked: Vec<Said>,
+    unchecked: Vec<UncheckedSkill>,
     /// Remarks about the whole comparison, such as that some skills were left out.
     warnings: Vec<String>,
     /// Skills whose source could not be read, and why.
-    errors: Vec<Said>,
+    errors: Vec<UncheckedSkill>,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -57,15 +57,15 @@ pub struct Drifted {
 }
 
 #[derive(JsonSchema, Serialize)]
-#[schemars(crate = "rmcp::schemars")]
-pub struct Said {
+#[schemars(crate = "rmcp::schemars", rename = "Said")]
+pub struct UncheckedSkill {
     /// Name of the skill.
     name: String,
     /// Reason why the skill was not compared or its source not read.
     reason: String,
 }
 
-impl Said {
+impl UncheckedSkill {
     /// Creates an entry. The reason may quote a source's answer, so its hidden characters are
     /// escaped.
     fn with_reason(name: String, reason: &str) -> Self {
@@ -134,12 +134,16 @@ impl Spec for CheckUpdates {
                 }
                 DriftState::UpToDate => output.up_to_date.push(name),
                 DriftState::Unchecked(reason) => {
-                    output.unchecked.push(Said::with_reason(name, &reason));
+                    output
+                        .unchecked
+                        .push(UncheckedSkill::with_reason(name, &reason));
                 }
                 DriftState::Removed(reason)
                 | DriftState::Refused(reason)
                 | DriftState::Failed(reason) => {
-                    output.errors.push(Said::with_reason(name, &reason));
+                    output
+                        .errors
+                        .push(UncheckedSkill::with_reason(name, &reason));
                 }
             }
         }

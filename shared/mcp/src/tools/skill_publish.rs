@@ -3,7 +3,7 @@
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::changes::{GivenFile, Outcome, build_outcome, raw_files, submit_files};
+use super::changes::{ChangeOutcome, GivenFile, build_outcome, raw_files, submit_files};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
@@ -28,9 +28,9 @@ impl Spec for SkillPublish {
         signs for itself adds and publishes it if an owner asks; else it becomes a draft that an owner accepts. (beta, since 0.5.0)";
     const EFFECT: Effect = Effect::Replaces;
     type Input = Input;
-    type Output = Outcome;
+    type Output = ChangeOutcome;
 
-    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
+    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<ChangeOutcome>, Fault> {
         let files = raw_files(input.skill_md, input.resources)?;
         let submitted = submit_files(call, files, true, false).await?;
         Ok(build_outcome(call, submitted).await.into())

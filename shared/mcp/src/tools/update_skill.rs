@@ -4,7 +4,7 @@ use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use vault_shelf::Change;
 
-use super::changes::{Outcome, build_outcome, own_skill, submit_change};
+use super::changes::{ChangeOutcome, build_outcome, own_skill, submit_change};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
@@ -25,9 +25,9 @@ impl Spec for UpdateSkill {
         since 0.5.0)";
     const EFFECT: Effect = Effect::Replaces;
     type Input = Input;
-    type Output = Outcome;
+    type Output = ChangeOutcome;
 
-    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
+    async fn call(call: &Call<'_>, input: Input) -> Result<Answer<ChangeOutcome>, Fault> {
         let name = own_skill(call, &input.name).await?;
         let submitted = submit_change(call, Change::Update(name)).await?;
         Ok(build_outcome(call, submitted).await.into())

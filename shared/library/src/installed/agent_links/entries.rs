@@ -10,7 +10,7 @@ use crate::vault::Vault;
 
 /// The kind of an entry of a folder, as far as it matters for linking.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) enum Entry {
+pub(crate) enum LinkEntry {
     /// A symbolic link, with the bytes of its target.
     Link(Vec<u8>),
     Folder,
@@ -21,17 +21,17 @@ pub(crate) enum Entry {
 /// Lists the entries of a folder, sorted by name; empty if it is absent.
 pub(crate) fn list_entries(
     folder: &(impl Location + ?Sized),
-) -> Result<Vec<(OsString, Entry)>, FileError> {
+) -> Result<Vec<(OsString, LinkEntry)>, FileError> {
     let named = disk::list(folder)?.into_iter().map(|(name, kind)| {
         // A link that vanished or can't be read counts as an entry of unknown kind, which is never
         // removed.
         let target = || disk::link_target(&folder.held_entry(&name)).ok().flatten();
         let entry = match kind {
-            Kind::Link => target().map_or(Entry::Other, |target| {
-                Entry::Link(target.into_os_string().into_encoded_bytes())
+            Kind::Link => target().map_or(LinkEntry::Other, |target| {
+                LinkEntry::Link(target.into_os_string().into_encoded_bytes())
             }),
-            Kind::Dir => Entry::Folder,
-            _ => Entry::Other,
+            Kind::Dir => LinkEntry::Folder,
+            _ => LinkEntry::Other,
         };
         (name, entry)
     });

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use vault_format::name::SkillName;
 
 use super::copies;
-use super::entries::{Entry, is_ours, list_entries, own_link_targets, removed_link_targets};
+use super::entries::{LinkEntry, is_ours, list_entries, own_link_targets, removed_link_targets};
 use super::record::{AgentFolders, CopyRecord, link_trees_folder};
 use crate::disk::{self, FileError, Kind};
 use crate::vault::{Change, Vault, VaultError};
@@ -57,7 +57,7 @@ pub(crate) fn unlink_skills(
     }
     let real = disk::resolve(root)?;
     for (entry_name, entry) in list_entries(&real)? {
-        let Entry::Link(target) = &entry else {
+        let LinkEntry::Link(target) = &entry else {
             continue;
         };
         // Match links by target, not by name. This also finds links under other names and those
@@ -111,7 +111,7 @@ pub(crate) fn withdraw_targets(
             continue;
         }
         for (name, entry) in list_entries(&trees.join(&folder))? {
-            if matches!(&entry, Entry::Link(target) if lost.contains(&target[..])) {
+            if matches!(&entry, LinkEntry::Link(target) if lost.contains(&target[..])) {
                 entries.push(Path::new(&folder).join(name));
             }
         }
@@ -136,7 +136,7 @@ pub(crate) fn withdraw_targets(
         let real = disk::resolve(&root.path)?;
         let mut names = Vec::new();
         for (entry_name, entry) in list_entries(&real)? {
-            let Entry::Link(target) = &entry else {
+            let LinkEntry::Link(target) = &entry else {
                 continue;
             };
             if places.contains(&target[..]) {
