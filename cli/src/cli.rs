@@ -48,7 +48,15 @@ const OVERVIEW: [(&str, &[&str]); 5] = [
     ("Start", &["demo", "setup"]),
     (
         "Use skills",
-        &["add", "list", "update", "remove", "sync-profiles"],
+        &[
+            "find",
+            "try",
+            "add",
+            "list",
+            "update",
+            "remove",
+            "sync-profiles",
+        ],
     ),
     ("Write and check skills", &["new", "audit", "verify"]),
     ("Share skills", &["link", "cloud", "sync", "status"]),

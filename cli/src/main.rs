@@ -30,6 +30,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::error::ErrorKind;
 use vault_format::credentials::hide_credentials;
+use vault_library::agents;
 
 use crate::{
     cli::Cli,
@@ -37,7 +38,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     flags::{ColourChoice, Global},
-    output::{Report, Ui},
+    output::{Report, Ui, clean},
     process::Process,
     service::step_up::ask_for_scope,
     settings::{Settings, layers::user_file},
@@ -76,6 +77,7 @@ fn run_command(mut cli: Cli, process: Process) -> Exit {
     cli.global.json |= cli.command.wants_json();
     let ui = Ui::new(&cli.global, &process);
     let context = Context::new(process, cli.global, ui, cli::full_command);
+    end_abandoned_trials(&context);
     let named = if cli.command.needs_vault_folder() {
         context.require_named_vault()
     } else {
@@ -92,6 +94,18 @@ fn run_command(mut cli: Cli, process: Process) -> Exit {
             context.ui.print_report(&report)
         }
         Err(failure) => context.ui.print_failure(&failure),
+    }
+}
+
+/// Ends the trials of `vault try` whose commands were killed.
+fn end_abandoned_trials(context: &Context) {
+    let Some(config) = context.process.config_folder() else {
+        return;
+    };
+    for link in agents::end_abandoned_trials(&config) {
+        let link = clean(&context.process.short_path(&link), 200);
+        let note = format!("{link} was removed: a `vault try` that was killed had left it");
+        context.ui.note(note);
     }
 }
 

@@ -27,4 +27,5 @@ mod stdio;
 mod support;
 mod timers;
 mod transcripts;
+mod trials;
 mod widths;

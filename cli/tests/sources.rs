@@ -1,6 +1,7 @@
 //! `vault` with sources on loopback: sites, registries, policies, tools for agents, and hostile
 //! sources.
 
+mod found;
 mod hostile;
 mod kinds;
 mod project_updates;

@@ -221,11 +221,17 @@ fn upstream(home: &Path, cases: &trycmd::TestCases) {
     cases.env("VAULT_SOURCES_ALLOW_LOOPBACK", "true");
 }
 
+/// The name of a transcript's file without its ending, from the name of its test.
+fn file_stem(test: &str) -> String {
+    // `try` is a keyword of Rust.
+    test.trim_start_matches("r#").replace('_', "-")
+}
+
 macro_rules! transcripts {
     ($($name:ident),+ $(,)?) => {
         $(#[test]
         fn $name() {
-            transcript(&format!("{}.md", stringify!($name).replace('_', "-")));
+            transcript(&format!("{}.md", file_stem(stringify!($name))));
         })+
         const LISTED: &[&str] = &[$(stringify!($name)),+];
     };
@@ -255,6 +261,7 @@ transcripts! {
     enable,
     errors,
     export,
+    find,
     fmt,
     help,
     history,
@@ -289,6 +296,7 @@ transcripts! {
     sync,
     sync_profiles,
     transform,
+    r#try,
     unlink,
     update,
     users,
@@ -304,7 +312,7 @@ fn no_transcript_is_forgotten() {
         let name = path.file_stem().unwrap().to_str().unwrap();
         assert!(
             path.extension().is_none_or(|end| end != "md")
-                || LISTED.contains(&&*name.replace('-', "_")),
+                || LISTED.iter().any(|test| file_stem(test) == name),
             "list {name} in `transcripts!` of cli/tests/transcripts.rs"
         );
     }

@@ -8,6 +8,7 @@ pub mod start {
     pub mod install;
     pub mod remove;
     pub mod setup;
+    pub mod trial;
 }
 pub mod keep_current {
     pub mod history;
@@ -16,6 +17,7 @@ pub mod keep_current {
     pub mod update;
 }
 pub mod find {
+    pub mod discover;
     pub mod list;
     pub mod resolve;
     pub mod search;
@@ -214,6 +216,7 @@ commands! {
         Demo(start::demo) "Try all of vault in a temporary folder",
         Add(start::add) "Scan, sign and install a skill" .since("0.4.0").without_vault(),
         Remove(start::remove) "Remove skills",
+        Try(start::trial) "Let one agent use a skill while this command runs" .without_vault(),
         Install(start::install) "Install the skills in this project's vault.lock" .without_vault(),
     }
     "Keep current" {
@@ -225,6 +228,7 @@ commands! {
     "Find and run" {
         List(find::list) "List the installed skills, or those of a project",
         Search(find::search) "Search the installed skills",
+        Find(find::discover) "Search registries and sites, with the gate's verdicts" .without_vault(),
         Skill(find::skill) "List, search, inspect and run skills" .since("0.2.0"),
         Show(find::show) "Show the details of a skill, installed or not",
         Resolve(find::resolve) "Print what a caller may use, as JSON",

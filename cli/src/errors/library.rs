@@ -9,8 +9,8 @@ use vault_format::{
     root::RootError,
 };
 use vault_library::{
-    BeneathError, LockError, VaultError, keys::KeyError, project::ProjectError, run::RunError,
-    subscribe::LinkError,
+    BeneathError, LockError, VaultError, agents::TrialError, keys::KeyError, project::ProjectError,
+    run::RunError, subscribe::LinkError,
 };
 
 use super::{ErrorCode, Failure, message_chain};
@@ -97,6 +97,19 @@ impl From<KeyError> for Failure {
                     "ssh-add -l lists the agent's keys; ssh-add <file> adds one, ssh-add -X unlocks it",
                 ),
             KeyError::File(failed) => Self::disk_failure(message, &failed.cause),
+        }
+    }
+}
+
+impl From<TrialError> for Failure {
+    fn from(error: TrialError) -> Self {
+        let message = message_chain(&error);
+        match error {
+            TrialError::Taken(_) => Self::new(ErrorCode::NameTaken, message).hint(
+                "nothing was changed; try it in another agent: --agent <id>, or move the entry away",
+            ),
+            TrialError::TrustFolder(error) => error.into(),
+            TrialError::File(failed) => Self::disk_failure(message, &failed.cause),
         }
     }
 }

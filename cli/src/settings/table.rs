@@ -55,6 +55,7 @@ pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_CLAWHUB_URL", ValueKind::Text, DEFAULT_CLAWHUB),
     variable("VAULT_DATABASE_URL", ValueKind::Text, "./data/vault.db"),
     variable("VAULT_DB_PATH", ValueKind::Text, DEFAULT_INDEX),
+    variable("VAULT_FIND_SITES", ValueKind::List, ""),
     variable("VAULT_HTTP_PORT", ValueKind::Number, ""),
     variable("VAULT_KEY_PASSPHRASE_FILE", ValueKind::Text, ""),
     variable("VAULT_LIMIT_BUNDLES", ValueKind::Number, "30000"),

@@ -8,6 +8,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use url::Url;
 use vault_format::{draft, name::SkillName};
@@ -46,6 +47,15 @@ impl Fetching {
         let mut settings = fetch_settings(context, false)?;
         // The user typed the sources, so a site on this machine may be one of them.
         settings.local_sites = true;
+        Self::with_settings(context, settings)
+    }
+
+    /// Like [`Fetching::new`], for a search of several places: no request takes longer than 20 seconds,
+    /// so that a slow place does not hold up the others.
+    pub fn for_search(context: &Context) -> Result<Self, Failure> {
+        let mut settings = fetch_settings(context, false)?;
+        settings.local_sites = true;
+        settings.limits.whole = Duration::from_secs(20);
         Self::with_settings(context, settings)
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Serves the files that `vault export well-known` wrote.
-fn publish(site: &SiteServer, owner: &Machine) {
+pub(super) fn publish(site: &SiteServer, owner: &Machine) {
     let folder = owner.home.path("site");
     owner
         .run(&["export", "well-known", folder.to_str().unwrap()])
@@ -19,7 +19,7 @@ fn publish(site: &SiteServer, owner: &Machine) {
 }
 
 /// Adds a skill with two files, one of them executable, to the owner's vault.
-fn write_skill(owner: &Machine, text: &str) {
+pub(super) fn write_skill(owner: &Machine, text: &str) {
     owner
         .home
         .write("pdf/SKILL.md", skill_md("pdf").replace("Do it.", text));

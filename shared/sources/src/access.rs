@@ -125,6 +125,17 @@ impl Fetcher {
         }
     }
 
+    /// Returns the address of the registry that speaks ClawHub's protocol.
+    pub fn registry_address(&self) -> String {
+        self.settings.clawhub.to_string()
+    }
+
+    /// Returns the address of the registry that speaks the older protocol, which has no search; `None`
+    /// if none is configured.
+    pub fn older_registry_address(&self) -> Option<String> {
+        self.settings.registry.as_ref().map(Url::to_string)
+    }
+
     /// Creates a fetcher with these settings. It opens no connection yet.
     pub fn new(settings: Settings, clock: Arc<dyn Clock>) -> Self {
         let http = Http::new(

@@ -37,6 +37,7 @@ mod tokens;
 pub use access::{DEFAULT_CLAWHUB, DEFAULT_NPM, Fetcher, Settings, short_commit};
 pub use error::{CERTIFICATE_HINT, FetchError, GitFault};
 pub use git::{GitSettings, HiddenTexts, is_commit as git_commit};
+pub use kinds::search::{MAX_RESULTS, RegistryResult, RegistryResults};
 pub use kinds::{Part, check_address, find_link, list_folder, site};
 pub use listing::{
     Choice, ChoiceError, DEFAULT_MAX_SKILLS, Listing, MAX_LISTED, OfferedSkill, Selection,

@@ -70,6 +70,29 @@ impl SourcePolicy {
         Ok(())
     }
 
+    /// Fails if the policy can allow no skill of the registry that speaks ClawHub's protocol. Call it
+    /// before a search, which tells the registry what is searched for.
+    pub fn check_registry(&self) -> Result<()> {
+        let place = "clawhub:";
+        if self.signed_only {
+            return Err(policy_error(
+                place,
+                "only linked vaults and site indexes with digests are allowed (signed_only)",
+            ));
+        }
+        if self.minimum_age_days > 0 {
+            return Err(policy_error(
+                place,
+                "minimum_age_days needs the age of a commit, and there is none",
+            ));
+        }
+        let names_registry = |patterns: &Vec<Pattern>| patterns.iter().any(Pattern::is_of_clawhub);
+        if self.allow.as_ref().is_none_or(names_registry) {
+            return Ok(());
+        }
+        Err(policy_error(place, "no pattern in `allow` matches it"))
+    }
+
     /// Fails if no pattern covers any of the names of a skill.
     pub fn check_names(&self, names: &[String]) -> Result<()> {
         if names.iter().any(|name| self.is_allowed(name)) {
@@ -164,6 +187,17 @@ impl Pattern {
         }
     }
 
+    /// Returns whether the pattern may cover a skill of the registry that speaks ClawHub's protocol.
+    fn is_of_clawhub(&self) -> bool {
+        let first = self.segments.first().map_or("", String::as_str);
+        // The part after the colon is the name of a publisher or skill, which a search does not know.
+        let may_begin = match first.split_once('*') {
+            Some((before, _)) => "clawhub:".starts_with(before) || before.starts_with("clawhub:"),
+            None => first.starts_with("clawhub:"),
+        };
+        may_begin || part_matches(first, "registry:clawhub")
+    }
+
     fn covers_name(&self, name: &str) -> bool {
         let name = fold_case(name);
         let mut parts = name.split('/');
@@ -227,6 +261,29 @@ mod tests {
 
     fn source(text: &str) -> Source {
         Source::parse(text, &ParseOptions::default(), &|path| path == "./folder").unwrap()
+    }
+
+    #[test]
+    fn a_registry_is_searched_only_if_a_pattern_may_cover_one_of_its_skills() {
+        for (allow, is_allowed) in [
+            ("clawhub:openclaw/*", true),
+            ("clawhub:pdf", true),
+            ("registry:clawhub/openclaw", true),
+            ("claw*", true),
+            ("*", true),
+            ("github.com/acme/*", false),
+            ("wellknown:https://docs.example", false),
+            ("registry:other/pdf", false),
+            ("clawhub.ai/*", false),
+        ] {
+            let policy = policy(&format!("[sources]\nallow = [\"{allow}\"]\n"));
+            assert_eq!(policy.check_registry().is_ok(), is_allowed, "{allow}");
+        }
+        for closed in ["signed_only = true", "minimum_age_days = 3", "allow = []"] {
+            let policy = policy(&format!("[sources]\n{closed}\n"));
+            assert_matches!(policy.check_registry(), Err(FetchError::Policy { .. }));
+        }
+        assert!(SourcePolicy::default().check_registry().is_ok());
     }
 
     #[test]

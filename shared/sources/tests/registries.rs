@@ -6,7 +6,7 @@ use crate::support::{
     skill_md,
 };
 use vault_shelf::DriftState;
-use vault_sources::{FetchError, SourcePolicy};
+use vault_sources::{FetchError, MAX_RESULTS, SourcePolicy};
 use vault_testing::assert_matches;
 
 #[tokio::test]
@@ -219,4 +219,73 @@ async fn a_plugin_may_be_an_npm_package() {
     let refused = fetcher.open_source(&source, Some("tagged"), &listed).await;
     assert_matches!(refused, Err(FetchError::Policy { .. }));
     assert_eq!(site.asked().len(), asked);
+}
+
+#[tokio::test]
+async fn a_search_takes_a_bounded_part_of_what_a_registry_sends() {
+    let site = SiteServer::new();
+    let fetcher = fetcher(&site.base);
+    let search = async |limit| {
+        let policy = SourcePolicy::default();
+        fetcher.search_registry("read pdf", limit, &policy).await
+    };
+    let item = |slug: &str| format!(r#"{{"slug":"{slug}","summary":"reads"}}"#);
+    let answer = |items: &[String]| format!(r#"{{"results":[{}]}}"#, items.join(","));
+    let named = r#"{"slug":"gif","summary":null,"ownerHandle":"openclaw","score":0.5}"#.to_owned();
+    let unusable = [
+        item("../x"),
+        item("-x"),
+        item("a b"),
+        item("a/b"),
+        item("a\\u001b[2J"),
+        item(""),
+        r#"{"summary":"no name"}"#.to_owned(),
+        r#"["pdf"]"#.to_owned(),
+        r#"{"slug":"x","ownerHandle":7}"#.to_owned(),
+    ];
+    let items = [&[item("pdf"), named][..], &unusable].concat();
+    site.json("/api/v1/search?q=read+pdf&limit=20", answer(&items));
+    let found = search(20).await.unwrap();
+    let slugs: Vec<_> = found.results.iter().map(|hit| hit.slug.as_str()).collect();
+    assert_eq!(slugs, ["pdf", "gif"]);
+    assert_eq!(found.results[1].source(), parse("clawhub:@openclaw/gif"));
+    assert_eq!(found.results[0].source(), parse("clawhub:pdf"));
+    assert_eq!((found.found, found.unusable), (11, unusable.len()));
+
+    let many: Vec<_> = (0..10_000).map(|at| item(&format!("s{at}"))).collect();
+    site.json("/api/v1/search", answer(&many));
+    let found = search(usize::MAX).await.unwrap();
+    assert_eq!(found.results.len(), MAX_RESULTS);
+    assert_eq!((found.found, found.unusable), (10_000, 0));
+    site.json("/api/v1/search", answer(&[item(&"x".repeat(1 << 20))]));
+    assert_matches!(search(5).await, Err(FetchError::TooLarge { .. }));
+    for wrong in ["[]", "{\"results\":7}", "<html>", ""] {
+        site.json("/api/v1/search", wrong);
+        assert_matches!(search(5).await, Err(FetchError::Content { .. }), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn a_search_goes_where_the_policy_allows_and_to_no_private_address() {
+    let site = SiteServer::new();
+    let fetcher = fetcher(&site.base);
+    let closed = policy("[sources]\nallow = [\"github.com/acme/*\"]\n");
+    let refused = fetcher.search_registry("pdf", 5, &closed).await;
+    assert_matches!(refused, Err(FetchError::Policy { .. }));
+    assert_eq!(site.asked(), [""; 0], "the words reach nobody");
+    let open = SourcePolicy::default();
+    for private in [
+        "https://10.0.0.7/x",
+        "https://169.254.169.254/",
+        "https://[fd00::1]/",
+    ] {
+        site.redirect("/api/v1/search", private);
+        let refused = fetcher.search_registry("pdf", 5, &open).await;
+        assert_matches!(refused, Err(FetchError::NotPublic(_)), "{private}");
+    }
+    // The registry may not send the words to a host that no pattern names.
+    let listed = policy("[sources]\nallow = [\"clawhub:pdf\"]\n");
+    site.redirect("/api/v1/search", "https://elsewhere.example/");
+    let refused = fetcher.search_registry("pdf", 5, &listed).await;
+    assert_matches!(refused, Err(FetchError::Policy { .. }));
 }

@@ -87,7 +87,7 @@ pub struct Arguments {
     sources: Vec<String>,
     /// Add the skill of this name or in this folder; repeatable
     #[arg(long = "skill", value_name = "NAME", conflicts_with = "all")]
-    skills: Vec<String>,
+    pub(super) skills: Vec<String>,
     /// Add every skill of the source
     #[arg(long)]
     all: bool,
@@ -101,13 +101,13 @@ pub struct Arguments {
     max_skills: usize,
     /// A branch, tag, commit or version of the source
     #[arg(long = "ref", value_name = "REF")]
-    reference: Option<String>,
+    pub(super) reference: Option<String>,
     /// A folder in the repository, folder or archive
     #[arg(long, value_name = "PATH")]
-    path: Option<String>,
+    pub(super) path: Option<String>,
     /// A plugin in a marketplace repository
     #[arg(long, value_name = "NAME")]
-    plugin: Option<String>,
+    pub(super) plugin: Option<String>,
     /// Add the skills in another tool's lock file (skills-lock.json)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sources", "skills", "all", "reference", "path", "plugin", "name"])]
     from_lock: Option<PathBuf>,
@@ -132,10 +132,10 @@ pub struct Arguments {
     no_lock: bool,
     /// Accept flags of this rule for exactly these files; repeatable
     #[arg(long = "allow", value_name = "RULE", conflicts_with = "is_project")]
-    allow: Vec<String>,
+    pub(super) allow: Vec<String>,
     /// The reason, signed with the exception
     #[arg(long, value_name = "TEXT", requires = "allow")]
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// End the exception to this rule that the installed version has; repeatable
     #[arg(
         long = "end-exception",

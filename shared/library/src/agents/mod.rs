@@ -13,6 +13,7 @@ pub mod setup;
 mod switches;
 mod sync;
 mod tree;
+mod trial;
 mod view;
 
 pub use self::found::{Agent, AgentRoot, Machine, VARIABLES, by_name, detect_agents, known_agents};
@@ -29,6 +30,7 @@ pub use self::sync::{
     decline_agents, forget_restored, linked_roots, list_unlinked, sync_linked_folders,
     sync_profiles,
 };
+pub use self::trial::{Trial, TrialError, end_abandoned_trials};
 pub use self::view::{
     AgentView, AgentViews, Hidden, HiddenReason, SeenVariant, VariantMaker, view_agents,
 };

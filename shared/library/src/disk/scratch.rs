@@ -60,6 +60,20 @@ pub(crate) fn list_abandoned(tmp: &HeldPath) -> Result<Vec<HeldPath>, FileError>
     Ok(abandoned)
 }
 
+/// Takes over the temporary folders in `tmp` that no live process uses. Each is removed on drop.
+pub(crate) fn take_abandoned(tmp: &HeldPath) -> Result<Vec<Scratch>, FileError> {
+    let mut abandoned = Vec::new();
+    for (name, kind) in list(tmp)? {
+        let path = tmp.join(name);
+        if kind == Kind::Dir
+            && let Some(lock) = lock_folder(&path)?
+        {
+            abandoned.push(Scratch { path, _lock: lock });
+        }
+    }
+    Ok(abandoned)
+}
+
 /// Removes leftovers in a folder of temporary folders: plain files, and folders that no live
 /// process uses. For the vault's `tmp`, call it under the writer lock only, because a writer may be
 /// using a plain file there.

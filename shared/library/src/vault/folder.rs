@@ -21,6 +21,7 @@
 //! <config>/folders/<hash>/                 which vault a folder holds
 //! <config>/projects/<hash>/                record and key of a project
 //! <config>/running/                        copies that actions run from
+//! <config>/trying/                         skills that agents read while `vault try` runs
 //! ```
 //! `<config>` is usually `~/.config/vault`. The folders below it must have mode 0700 and the files
 //! 0600; a file that others can access is rejected. `<config>` itself may be a symbolic link, and

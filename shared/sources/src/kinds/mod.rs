@@ -8,6 +8,7 @@ mod marketplace;
 mod npm;
 mod registry;
 mod repository;
+pub mod search;
 pub mod site;
 mod tree;
 

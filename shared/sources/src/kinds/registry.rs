@@ -254,7 +254,7 @@ impl HandOff {
 
 /// Returns the base address of the API: `apiBase` of the discovery document, or else the registry's
 /// own address.
-async fn api_base(access: Access<'_>) -> Result<Url> {
+pub(super) async fn api_base(access: Access<'_>) -> Result<Url> {
     let base = &access.fetcher.settings.clawhub;
     let address = join_url(base, "/.well-known/clawhub.json")?;
     let Some(got) = access.fetch_if_found(&address, MAX_JSON_BYTES).await? else {
@@ -273,7 +273,7 @@ async fn api_base(access: Access<'_>) -> Result<Url> {
     Ok(url)
 }
 
-fn api_endpoint(api: &Url, parts: &[&str]) -> Result<Url> {
+pub(super) fn api_endpoint(api: &Url, parts: &[&str]) -> Result<Url> {
     let mut url = api.clone();
     url.set_query(None);
     // A base address without an API path gets the default one.

@@ -15,7 +15,9 @@ use vault_library::{
 };
 use vault_store::clock::{Clock as _, SystemClock};
 
-use super::gather::{GatherResult, SkillToAdd};
+use super::Arguments;
+use super::checks::{check_items, check_rules};
+use super::gather::{GatherResult, SkillToAdd, gather_items};
 use super::project;
 use super::report::{LeftOutSkill, SkillsReport, code_of_several, failed_part};
 use crate::{
@@ -23,7 +25,10 @@ use crate::{
     errors::{ErrorCode, Failure},
     output::{BAD, BOLD, DIM, GOOD, Report, clean, count, format_size, format_thousands, paint},
     tasks::{
-        admission::{admission_failure, allow_hint, outcomes::FailedSkill, texts::Texts},
+        admission::{
+            admission_failure, allow_hint, outcomes::FailedSkill, require_reason, texts::Texts,
+            warn_of_unused_flags,
+        },
         audit_report::audited_skill,
         project_lock::{Lock, LockEntry},
     },
@@ -340,4 +345,60 @@ fn package_lines(candidate: &Candidate) -> Vec<String> {
         "  costs about {listed} of context in every list, {read} when it is read"
     ));
     lines
+}
+
+/// A skill that was fetched and judged, and would be accepted.
+pub struct ExaminedSkill {
+    /// The source, as it was named.
+    pub source: String,
+    /// Its files, and what the gate read from them.
+    pub candidate: Candidate,
+    /// The findings, files, variables and context cost, for people.
+    pub lines: Vec<String>,
+}
+
+/// Finds the one skill that the arguments select, and judges it. Adds nothing. Fails like `vault
+/// add` if the gate refuses it.
+pub fn examine_single(context: &Context, arguments: &Arguments) -> Result<ExaminedSkill, Failure> {
+    check_rules(arguments)?;
+    let reason = require_reason(context, &arguments.allow, arguments.reason.as_deref())?;
+    let arguments = &Arguments {
+        reason,
+        ..arguments.clone()
+    };
+    let gathered = gather_items(context, arguments, context.is_strict()?)?;
+    check_items(arguments, &gathered.items)?;
+    let number = gathered.items.len();
+    let mut items = gathered.items.into_iter();
+    let (Some(item), 1) = (items.next(), number) else {
+        return Err(fail!(
+            Usage,
+            "{} were chosen, and this command takes one",
+            count(number, "skill")
+        )
+        .hint("name it: --skill NAME"));
+    };
+    let SkillToAdd {
+        place,
+        source,
+        options,
+    } = item.map_err(|(_, failure)| failure)?;
+    let texts = Texts::of_source(&place.label, &source);
+    let vault = context.existing_vault()?;
+    let mut neighbours = Neighbours::new(vault.as_ref(), SystemClock.now());
+    let examined = examine_candidate(source, &options, &mut neighbours);
+    let candidate = examined.map_err(|error| admission_failure(&place.label, &texts, error))?;
+    warn_of_unused_flags(context, &candidate, None);
+    let findings = candidate.package.findings.iter();
+    let all = context.ui.is_verbose();
+    let findings = findings.filter(|finding| all || finding.level > Level::Note);
+    let mut lines: Vec<_> = findings
+        .map(|finding| texts.render_finding(finding))
+        .collect();
+    lines.extend(package_lines(&candidate));
+    Ok(ExaminedSkill {
+        source: place.label,
+        candidate,
+        lines,
+    })
 }
