@@ -23,7 +23,7 @@ use vault_gate::{self as gate, GateOptions, RawFile, Rule};
 
 use crate::disk::source::{self, SourceError};
 use crate::disk::{self, FileError, HeldPath, Kind, Location};
-use crate::installed::place;
+use crate::installed::installations;
 use crate::store::LIMITS;
 use crate::store::{self, Examined, Trusted};
 use crate::vault::Vault;
@@ -244,7 +244,7 @@ impl TrustedStore {
         if !folder.starts_with(audited) && !audited.starts_with(&folder) {
             return None;
         }
-        let groups = place::list_skill_places(vault).ok()?.groups;
+        let groups = installations::list_skill_places(vault).ok()?.groups;
         Some(Self {
             store,
             folder,

@@ -7,7 +7,7 @@ use vault_format::hash::Digest;
 use vault_policy::search::Text;
 use vault_policy::{self as policy, Asker, Capabilities, CompiledPolicy, Input};
 
-use crate::installed::list::{self, InstalledSkill};
+use crate::installed::listing::{self, InstalledSkill};
 use crate::vault::Vault;
 pub use crate::vault::policy::{
     POLICY_FILE, ResolveError, parse_policy, read_policy, read_policy_at, read_source_policy,
@@ -87,7 +87,7 @@ pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, Re
             &read
         }
     };
-    let mut skills = list::list_installed(input.vault)?.skills;
+    let mut skills = listing::list_installed(input.vault)?.skills;
     // A shadowed skill's bare name means another skill, which a grant by name would hand out
     // instead.
     skills.retain(|skill| !skill.shadowed);

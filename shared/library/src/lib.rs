@@ -66,11 +66,11 @@ pub use disk::beneath::BeneathError;
 pub use disk::lock::LockError;
 pub use disk::source::SourceError;
 pub use index::Texts;
-pub use installed::place::Origin;
-pub use installed::project;
-pub use installed::upstream;
-pub use installed::verify as integrity;
-pub use installed::{clock, drift, folders};
+pub use installed::installations::Origin;
+pub use installed::{
+    compared_source as drift, project_skills as project, remembered_times as clock,
+    source_folders as folders, source_records as upstream, verified_contents as integrity,
+};
 pub use publish::{adopt, join, recovery, roots};
 pub use store::{Damage, Examined};
 pub use vault::authored::{AuthoredFile, PROFILES_FILE, PendingFile, pending_files};

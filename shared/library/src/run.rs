@@ -25,8 +25,8 @@ use vault_gate::document::{Document, Frontmatter, Secret, is_reserved_variable};
 use crate::disk::FileError;
 use crate::disk::Location;
 use crate::disk::scratch::Scratch;
-use crate::installed::place::{self, Installation, Origin, OriginGroup};
-use crate::installed::project::Project;
+use crate::installed::installations::{self, Installation, Origin, OriginGroup};
+use crate::installed::project_skills::Project;
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{RUNNING, Vault, VaultError};
 
@@ -276,7 +276,7 @@ pub fn find_skill(
     vault: &Vault,
     skill: impl Into<SkillRef>,
 ) -> Result<Option<FoundSkill>, VaultError> {
-    let located = place::find_installed(vault, &skill.into())?;
+    let located = installations::find_installed(vault, &skill.into())?;
     Ok(located.map(|(place, _)| FoundSkill {
         bare: place.bare,
         qualified: place.qualified_name(),
@@ -344,7 +344,7 @@ fn find_in(
     project: Option<&Project>,
     skill: &SkillRef,
 ) -> Result<Option<(Installation, Trusted)>, VaultError> {
-    if let Some(user_skill) = place::find_installed(vault, skill)? {
+    if let Some(user_skill) = installations::find_installed(vault, skill)? {
         return Ok(Some(user_skill));
     }
     Ok(project.and_then(|project| {

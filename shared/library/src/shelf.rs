@@ -8,8 +8,8 @@
 mod changes;
 pub mod drafts;
 
-pub use crate::installed::list::{InstalledSkill as Listed, Listing, list_installed};
-pub use crate::installed::search::{Hit, search_installed};
+pub use crate::installed::listing::{InstalledSkill as Listed, Listing, list_installed};
+pub use crate::installed::verified_search::{Hit, search_installed};
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -35,10 +35,10 @@ use crate::admit::add::{AddError, read_policy};
 use crate::admit::update::upstream_of;
 use crate::agents::{self, Machine};
 use crate::disk::lock::LockError;
-use crate::installed::drift::{
+use crate::installed::compared_source::{
     ComparedSkill, CurrentSource, NotCompared, RecordedSources, folder_drift,
 };
-use crate::installed::{folders, place};
+use crate::installed::{installations, source_folders};
 use crate::store::{self, Damage, Trusted};
 use crate::vault::policy::{self, POLICY_FILE};
 use crate::vault::{Vault, VaultError};
@@ -194,7 +194,7 @@ impl LibraryShelf {
         }
         let name = name.clone();
         let folders = self
-            .run_blocking(|vault| Ok(folders::recorded_folders(vault)?))
+            .run_blocking(|vault| Ok(source_folders::recorded_folders(vault)?))
             .await?;
         let folder = folders.into_iter().find(|folder| folder.name == name);
         Ok(folder.map(|folder| folder.path))
@@ -343,7 +343,7 @@ impl LocalComparison {
     ) -> Result<(Vec<Drift>, Vec<SourceToFetch>), ShelfError> {
         let sources = RecordedSources::read(vault)?;
         let folders = if self.reads_folders {
-            folders::compare_all(vault)?
+            source_folders::compare_all(vault)?
         } else {
             Vec::new()
         };
@@ -546,7 +546,7 @@ fn signed_name_and_trust(vault: &Vault, entry: &Entry) -> Result<(SkillName, Tru
         return Ok((name.clone(), vault.trusted_in_any_version()?));
     };
     let skill_ref = SkillRef::qualified(linked.clone(), name.clone());
-    let installed = place::find_installed(vault, &skill_ref)?;
+    let installed = installations::find_installed(vault, &skill_ref)?;
     installed
         .map(|(place, trusted)| (place.signed_name, trusted))
         .ok_or_else(|| ShelfError::NotFound(name.clone()))

@@ -24,8 +24,8 @@ use vault_gate::{self as gate, GateOptions, RawFile, Verdict};
 
 use super::AdmitError;
 use super::compare::{ComparedSkills, Nearest};
-use crate::installed::linked;
-use crate::installed::place::{Installation, list_skill_places, read_own_skill};
+use crate::installed::installations::{Installation, list_skill_places, read_own_skill};
+use crate::installed::linked_pins;
 use crate::store::{self, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
@@ -243,7 +243,7 @@ fn files_of_same_name(
 
 /// Returns whether a linked vault has a skill of this name. Fails if a linked vault can't be read.
 pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
-    for link in linked::list_links(vault)? {
+    for link in linked_pins::list_links(vault)? {
         let (group, _) = link.read_group(vault)?;
         let mut places = group.iter().flat_map(|group| &group.places);
         if places.any(|place| place.name == *name) {
@@ -260,7 +260,7 @@ fn find_linked(
     wanted: impl Fn(&Installation) -> bool,
 ) -> Option<(Installation, Trusted)> {
     // The comparison only helps the gate, so an unreadable link must not block every admission.
-    let links = linked::list_links(vault).unwrap_or_default();
+    let links = linked_pins::list_links(vault).unwrap_or_default();
     let groups = links.iter().filter_map(|link| link.read_group(vault).ok());
     groups.filter_map(|(group, _)| group).find_map(|group| {
         let place = group.places.into_iter().find(|place| wanted(place))?;

@@ -7,8 +7,8 @@ use vault_format::name::SkillName;
 use vault_gate::names::PreparedName;
 use vault_gate::similar::{ALIKE, Sketch};
 
-use crate::installed::list;
-use crate::installed::place::{Installation, list_skill_places};
+use crate::installed::installations::{Installation, list_skill_places};
+use crate::installed::listing;
 use crate::vault::{Vault, VaultError};
 
 /// The names and sketches of the skills that a new skill is compared with.
@@ -44,7 +44,7 @@ impl ComparedSkills {
     /// Reads the skills that are installed now.
     pub(super) fn read_installed_skills(vault: &Vault) -> Result<Self, VaultError> {
         let places = list_skill_places(vault)?;
-        let rows = list::indexed_rows(vault, &places);
+        let rows = listing::indexed_rows(vault, &places);
         let foreign = places.strange.iter();
         let strange = foreign.filter_map(|path| path.rsplit('/').next());
         let installed = || places.groups.iter().flat_map(|group| &group.places);

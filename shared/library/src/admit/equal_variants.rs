@@ -6,7 +6,7 @@ use vault_format::name::AgentId;
 
 use super::variants::{RenderedVariant, Transforms};
 use crate::disk::Batch;
-use crate::installed::variants::{Part, Variant};
+use crate::installed::rendered_variants::{Part, Variant};
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
 

@@ -13,8 +13,8 @@ use vault_shelf::fetch::Upstream;
 
 use super::sign_again::to_earlier_source;
 use super::{AdmitError, AdmitReport, Options, Purpose, add::admit_source};
-use crate::installed::place::read_own_skill;
-use crate::installed::upstream;
+use crate::installed::installations::read_own_skill;
+use crate::installed::source_records;
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
@@ -84,7 +84,7 @@ pub fn list_versions(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>
             let is_version = manifest.name == *name && manifest.rendered_from.is_none();
             is_version.then(|| PastVersion {
                 // Ignore a source record that can't be read: the version itself is intact.
-                upstream: upstream::of_bundle(vault, &bundle).unwrap_or_default(),
+                upstream: source_records::of_bundle(vault, &bundle).unwrap_or_default(),
                 installed: current == Some(bundle),
                 manifest,
                 bundle,

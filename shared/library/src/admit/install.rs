@@ -17,9 +17,9 @@ use super::sign::{self, SignedSkill};
 use super::{Admission, AdmitError, AdmitReport, Base, Candidate, Purpose, check, origin};
 use crate::disk::{self, Batch, Location};
 use crate::index::Index;
-use crate::installed::place::read_own_skill;
-use crate::installed::roots::read_last_catalogs;
-use crate::installed::{linked, upstream};
+use crate::installed::installations::read_own_skill;
+use crate::installed::root_versions::read_last_catalogs;
+use crate::installed::{linked_pins, source_records};
 use crate::store::{self, Trusted};
 use crate::vault::own_skills::LocalSource;
 use crate::vault::{Change, Vault, VaultError};
@@ -186,7 +186,7 @@ impl<'v> Admitter<'v> {
             // Write the record of the source before the switch: without its bundle it has no
             // effect.
             if let Some(recorded_source) = &step.candidate.upstream {
-                upstream::note_upstream(vault, &step.report.bundle, recorded_source)?;
+                source_records::note_upstream(vault, &step.report.bundle, recorded_source)?;
             }
         }
         let signed: Vec<_> = steps
@@ -219,7 +219,7 @@ impl<'v> Admitter<'v> {
         // From now on the bare names mean these own skills, not linked ones, even if the links are
         // deleted by hand later.
         let names: Vec<_> = signed.iter().map(|(package, _)| &package.name).collect();
-        linked::unset_bare_names(vault, &names)?;
+        linked_pins::unset_bare_names(vault, &names)?;
         let skills = vault.skills_folder();
         for (package, skill) in &signed {
             disk::switch_link(

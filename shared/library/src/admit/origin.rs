@@ -8,7 +8,7 @@ use vault_shelf::fetch::Upstream;
 
 use super::check::own_name;
 use super::{AdmitError, Candidate};
-use crate::installed::upstream;
+use crate::installed::source_records;
 use crate::vault::Vault;
 
 /// Fails if the signature of the installed version was pinned to a vault at its source, and the
@@ -26,7 +26,7 @@ pub(super) fn check_pin(
     else {
         return Ok(());
     };
-    match upstream::of_bundle(vault, before)? {
+    match source_records::of_bundle(vault, before)? {
         Some(recorded) if recorded.identifier == now.identifier => {
             recorded.check_pin(now).map_err(|cause| AdmitError::Signer {
                 name: candidate.package.name.clone(),
@@ -54,7 +54,7 @@ pub(super) fn check_own_name(
     };
     let address = now.identifier.as_str().split(['?', '#']).next();
     let has_several = address.is_some_and(is_archive) || now.identifier.kind() == Kind::Registry;
-    let recorded = upstream::of_bundle(vault, before)?.and_then(|recorded| recorded.path);
+    let recorded = source_records::of_bundle(vault, before)?.and_then(|recorded| recorded.path);
     if !has_several || recorded.is_some_and(|folder| !folder.is_empty()) {
         return Ok(());
     }
@@ -84,7 +84,7 @@ pub(super) fn check_folder(
     let Some(now) = same_source(candidate, manifest).filter(|_| !is_update) else {
         return Ok(());
     };
-    let recorded = upstream::of_bundle(vault, before)?.and_then(|recorded| recorded.path);
+    let recorded = source_records::of_bundle(vault, before)?.and_then(|recorded| recorded.path);
     match (recorded, &now.path) {
         (Some(recorded), Some(given)) if recorded != *given => Err(AdmitError::OtherPart {
             name: candidate.package.name.clone(),

@@ -6,7 +6,7 @@ use vault_format::manifest::Manifest;
 use super::install::{build_report, is_unchanged, unchanged_report};
 use super::{AdmitError, AdmitReport, Candidate, sign};
 use crate::disk::Batch;
-use crate::installed::project::{Project, ProjectFolder};
+use crate::installed::project_skills::{Project, ProjectFolder};
 use crate::store;
 use crate::vault::{Vault, VaultError};
 

@@ -20,10 +20,10 @@ use super::variants as transforms;
 use crate::disk;
 use crate::index::Index;
 use crate::installed::agent_links::withdraw::withdraw_from_agents;
-use crate::installed::place::{self, Installation, Origin};
-use crate::installed::project;
-use crate::installed::roots::read_last_catalogs;
-use crate::installed::variants;
+use crate::installed::installations::{self, Installation, Origin};
+use crate::installed::project_skills;
+use crate::installed::rendered_variants;
+use crate::installed::root_versions::read_last_catalogs;
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
 
@@ -102,11 +102,11 @@ pub(crate) fn remove_under(
     change: &mut Change<'_>,
     request: &RemoveSkills,
 ) -> Result<RemoveReport, VaultError> {
-    let own = place::own_skill_places(vault)?;
+    let own = installations::own_skill_places(vault)?;
     // Unlink the skills from the agents first, so that an agent never finds a dangling link.
     // Include names that are not installed, because an earlier removal may have been interrupted.
     // Exclude names that only a linked vault has.
-    let linked: HashSet<_> = place::list_skill_places(vault)?
+    let linked: HashSet<_> = installations::list_skill_places(vault)?
         .groups
         .into_iter()
         .flat_map(|group| group.places)
@@ -253,7 +253,7 @@ pub fn withdraw_version(
     reason: &str,
 ) -> Result<bool, VaultError> {
     let mut change = vault.begin_change()?;
-    let installed = place::own_skill_places(vault)?;
+    let installed = installations::own_skill_places(vault)?;
     if installed.iter().any(|place| place.bundle == bundle) {
         return Ok(false);
     }
@@ -285,7 +285,7 @@ pub(crate) fn collect_bundles_of(
     _change: &Change<'_>,
     wanted: impl Fn(&SkillName) -> bool,
 ) -> Result<Vec<Digest>, VaultError> {
-    let places = place::list_skill_places(vault)?;
+    let places = installations::list_skill_places(vault)?;
     let groups = places.groups.iter().flat_map(|group| &group.places);
     // Keep the bundles of skills whose links were deleted by hand too, so that deleting a link does
     // not delete the bytes.
@@ -293,8 +293,8 @@ pub(crate) fn collect_bundles_of(
         .chain(&places.gone)
         .map(|place| place.bundle)
         .collect();
-    referenced.extend(variants::variant_bundles(vault)?);
-    referenced.extend(project::project_bundles(vault)?);
+    referenced.extend(rendered_variants::variant_bundles(vault)?);
+    referenced.extend(project_skills::project_bundles(vault)?);
     let store = vault.store_folder();
     let (bundles, _) = store::list_bundles(&store)?;
     let trusted = vault.trusted_for_earlier()?;
@@ -313,6 +313,6 @@ pub(crate) fn collect_bundles_of(
     let aside = vault.new_scratch()?;
     let dropped = store::drop_bundles(&store, aside.path(), unused)?;
     Index::open(vault).remove_rows(&dropped);
-    crate::installed::upstream::forget_upstreams(vault, &dropped)?;
+    crate::installed::source_records::forget_upstreams(vault, &dropped)?;
     Ok(dropped)
 }

@@ -16,8 +16,8 @@ use vault_format::root::RootState;
 use super::{
     AdmitError, Earlier, Neighbours, Options, Purpose, Source, admit_under, examine_candidate,
 };
-use crate::installed::place::{self, Installation};
-use crate::installed::upstream;
+use crate::installed::installations::{self, Installation};
+use crate::installed::source_records;
 use crate::store::{self, Examined, Trusted};
 use crate::vault::own_skills::OwnSkills;
 use crate::vault::trust::VaultTrust;
@@ -47,7 +47,7 @@ pub(crate) fn sign_again(
     wanted: impl Fn(&Installation) -> bool,
 ) -> Result<Resigned, VaultError> {
     let store = vault.store_folder();
-    let mut places = place::own_skill_places(vault)?;
+    let mut places = installations::own_skill_places(vault)?;
     places.retain(wanted);
     let mut resigned = Resigned::default();
     for places in places.chunks(BATCH) {
@@ -64,7 +64,7 @@ pub(crate) fn sign_again(
             };
             reached.push((&place.name, examined.manifest.version));
             // Ignore a source record that can't be read: the skill itself is intact.
-            let upstream = upstream::of_bundle(vault, bundle).unwrap_or_default();
+            let upstream = source_records::of_bundle(vault, bundle).unwrap_or_default();
             let source = to_earlier_source(
                 place.name.clone(),
                 examined,
@@ -137,7 +137,7 @@ pub(crate) fn list_unsigned(vault: &Vault) -> Result<Vec<SkillName>, VaultError>
     if trust.sign_again.is_empty() {
         return Ok(Vec::new());
     }
-    let mut places = place::own_skill_places(vault)?;
+    let mut places = installations::own_skill_places(vault)?;
     places.retain(|place| trust.sign_again.contains(&place.bundle));
     Ok(places.into_iter().map(|place| place.name).collect())
 }

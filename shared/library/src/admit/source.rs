@@ -22,7 +22,7 @@ use vault_shelf::fetch::{FetchedSkill, Upstream};
 use super::{AdmitError, Neighbours, local};
 use crate::disk;
 use crate::disk::source::{self, SourceError};
-use crate::installed::project::ProjectFolder;
+use crate::installed::project_skills::ProjectFolder;
 use crate::store::LIMITS;
 use crate::vault::own_skills::LocalSource;
 

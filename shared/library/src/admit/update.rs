@@ -13,8 +13,8 @@ use super::add::{AddError, admit_source, join_blocking, read_policy};
 use super::check::is_linked;
 use super::history::read_installed;
 use super::{AdmitError, AdmitReport, Options, Source, linked_skill_error};
-use crate::installed::place::read_own_skill;
-use crate::installed::upstream;
+use crate::installed::installations::read_own_skill;
+use crate::installed::source_records;
 use crate::vault::Vault;
 
 /// The skill to fetch again, and how to fetch it.
@@ -106,7 +106,7 @@ pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, A
         return Err(not_own_skill_error(vault, name)?.into());
     };
     // A local folder, submitted text or another vault is no source that can be fetched again.
-    if let Some(upstream) = upstream::of_skill(vault, name)? {
+    if let Some(upstream) = source_records::of_skill(vault, name)? {
         return Ok(upstream);
     }
     Err(AddError::NoSource {

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use crate::disk::scratch;
 use crate::index::Index;
-use crate::installed::place::list_skill_places;
-use crate::installed::variants;
+use crate::installed::installations::list_skill_places;
+use crate::installed::rendered_variants;
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
 
@@ -64,7 +64,7 @@ fn remove_orphans(vault: &Vault) -> Result<(), VaultError> {
         .flat_map(|group| group.places.iter().map(|place| place.bundle))
         .collect();
     // Variants are not linked in `skills/`, so only their record shows that they are in use.
-    linked.extend(variants::variant_bundles(vault)?);
+    linked.extend(rendered_variants::variant_bundles(vault)?);
     // A bundle that this vault's keys did not sign belongs to a linked vault or to a project.
     orphans.retain(|hash| {
         !linked.contains(hash) && store::read_manifest(&store, hash, &trusted).is_some()

@@ -21,7 +21,7 @@ use crate::installed::agent_links::entries::own_link_targets;
 use crate::installed::agent_links::record::{
     AgentFolders, RootMode, RootRecord, RootScope, link_trees_folder,
 };
-use crate::installed::place::Installation;
+use crate::installed::installations::Installation;
 use crate::store::Trusted;
 use crate::vault::{Change, Vault, VaultError};
 

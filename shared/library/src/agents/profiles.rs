@@ -13,11 +13,11 @@ use vault_policy::profile::ProfileRule;
 use super::report::{ProfileSyncError, ProfileWarning};
 use super::switches::Switches;
 use crate::admit::variants::{Transforms, VariantLookup};
-use crate::installed::linked::{self, Link};
+use crate::installed::installations::{self, Installation, Origin};
 use crate::installed::linked_agents::{AgentChoice, AgentFolderEntries};
-use crate::installed::list;
-use crate::installed::place::{self, Installation, Origin};
-use crate::installed::project;
+use crate::installed::linked_pins::{self, Link};
+use crate::installed::listing;
+use crate::installed::project_skills;
 use crate::store::{self, Trusted};
 use crate::vault::authored::AuthoredFile;
 use crate::vault::{Vault, VaultError};
@@ -90,9 +90,9 @@ pub(super) fn read_rules(
 pub(super) fn available_skills(
     vault: &Vault,
 ) -> Result<(Vec<AvailableSkill>, Vec<ProfileWarning>), VaultError> {
-    let places = place::list_skill_places(vault)?;
-    let rows = list::indexed_rows(vault, &places);
-    let mut links = linked::list_links(vault)?;
+    let places = installations::list_skill_places(vault)?;
+    let rows = listing::indexed_rows(vault, &places);
+    let mut links = linked_pins::list_links(vault)?;
     let mut available = Vec::new();
     let mut warnings = Vec::new();
     for group in places.groups {
@@ -306,7 +306,7 @@ impl AvailableSkill {
             Origin::Local => PathBuf::from("../../skills"),
             Origin::Linked(id) => Path::new("../../links").join(id.as_str()).join("skills"),
             // Profiles never show the skills of projects, which have links of their own.
-            Origin::Project(path) => path.join(project::SKILLS),
+            Origin::Project(path) => path.join(project_skills::SKILLS),
         };
         ShownSkill {
             target: skills.join(place.name.as_str()),

@@ -23,7 +23,7 @@ use vault_format::name::{AgentId, SkillName};
 use super::found::{self, Machine};
 use crate::disk::beneath::{BeneathError, HeldEntry, HeldFolder, READABLE};
 use crate::disk::{self, FileError, Location};
-use crate::installed::project::{self, Project, ProjectError, ProjectFolder, SKILLS, STATE};
+use crate::installed::project_skills::{self, Project, ProjectError, ProjectFolder, SKILLS, STATE};
 use crate::store;
 use crate::vault::Vault;
 
@@ -58,12 +58,12 @@ pub fn link_project(
     machine: Option<&Machine>,
 ) -> Result<ProjectLinks, ProjectError> {
     let mut links = ProjectLinks::default();
-    if project::find_project(vault, folder)?.is_none() {
+    if project_skills::find_project(vault, folder)?.is_none() {
         return Ok(links);
     }
     let _change = vault.begin_change()?;
     // Read again under the lock: another process may have changed the project.
-    let Some(mut project) = project::find_project(vault, folder)? else {
+    let Some(mut project) = project_skills::find_project(vault, folder)? else {
         return Ok(links);
     };
     let before: Vec<_> = project.skill_names().cloned().collect();
@@ -269,7 +269,7 @@ fn show_skills(
 pub(crate) fn forget_missing(vault: &Vault) -> Result<Vec<PathBuf>, ProjectError> {
     let _change = vault.begin_change()?;
     let mut forgotten = Vec::new();
-    for project in project::list_projects(vault)? {
+    for project in project_skills::list_projects(vault)? {
         if !disk::is_folder(project.path()) {
             project.remove_record()?;
             forgotten.push(project.path().to_owned());

@@ -6,7 +6,7 @@ use vault_format::name::{AgentId, SkillName};
 
 use super::{ContextCost, Doctor, DoctorFinding};
 use crate::agents::{self, AgentViews, Machine, ProfileSyncError, ProfileWarning};
-use crate::installed::{list, place};
+use crate::installed::{installations, listing};
 use crate::vault::VaultError;
 
 /// Returns how many characters of its list of skills an agent reads; `None` if that is not known.
@@ -38,7 +38,7 @@ impl Doctor<'_> {
         self.report.agents = view;
         if let Some(wanted) = &self.input.skill {
             // Agents see only skills whose bare name, without a vault, means them.
-            let located = place::find_installed(self.vault, wanted)?;
+            let located = installations::find_installed(self.vault, wanted)?;
             let name = located
                 .filter(|(place, _)| place.bare)
                 .map(|(place, _)| place.name);
@@ -109,7 +109,7 @@ impl Doctor<'_> {
             return;
         }
         // Length of each skill's entry in an agent's list of skills, in characters.
-        let listing = list::list_installed(self.vault).unwrap_or_default();
+        let listing = listing::list_installed(self.vault).unwrap_or_default();
         let own = listing.skills.into_iter().filter(|skill| !skill.shadowed);
         let lengths: HashMap<SkillName, usize> = own
             .map(|skill| {

@@ -25,7 +25,7 @@ use crate::agents::Machine;
 pub use crate::agents::setup::records::RecordedSource;
 use crate::agents::setup::records::{self, Records};
 use crate::index::{Index, StoredRow, Texts};
-use crate::installed::verify;
+use crate::installed::verified_contents;
 use crate::vault::{Vault, VaultError};
 
 /// The scope of an examination, and the repairs to make.
@@ -65,7 +65,7 @@ pub fn examine_vault(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorRep
     doctor.check_remembered_time();
     // Check for leftovers before anything takes the writer lock, because taking it removes them.
     doctor.check_leftovers()?;
-    match verify::verify_all_installed(vault) {
+    match verified_contents::verify_all_installed(vault) {
         Ok(checked) => doctor.check_skills(checked)?,
         // No skill can be verified without the key. The missing key is reported already.
         Err(VaultError::Key(_)) => {}

@@ -3,7 +3,7 @@
 use super::{Doctor, DoctorFinding};
 use crate::agents;
 use crate::disk;
-use crate::installed::project::{self, ProjectError};
+use crate::installed::project_skills::{self, ProjectError};
 use crate::vault::VaultError;
 
 impl Doctor<'_> {
@@ -16,7 +16,7 @@ impl Doctor<'_> {
                 Err(_) => {}
             }
         }
-        for project in project::list_projects(self.vault)? {
+        for project in project_skills::list_projects(self.vault)? {
             let path = project.path().to_owned();
             if !disk::is_folder(&path) {
                 self.add_finding(DoctorFinding::ProjectMissing(path));

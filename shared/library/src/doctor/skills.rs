@@ -18,13 +18,16 @@ use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine
 use crate::agents::setup::originals;
 use crate::agents::setup::records::RecordedSource;
 use crate::disk::{self, HeldPath, Kind, Location};
-use crate::installed::place::{OWN, Origin};
-use crate::installed::verify::{self, SkillCheck};
+use crate::installed::installations::{OWN, Origin};
+use crate::installed::verified_contents::{self, SkillCheck};
 use crate::store::{self, Damage};
 use crate::vault::VaultError;
 
 impl Doctor<'_> {
-    pub(super) fn check_skills(&mut self, checked: verify::VerifyReport) -> Result<(), VaultError> {
+    pub(super) fn check_skills(
+        &mut self,
+        checked: verified_contents::VerifyReport,
+    ) -> Result<(), VaultError> {
         self.check_clock(checked.skills.iter().filter_map(|skill| skill.signed_at));
         self.check_withheld(&checked.skills);
         for skill in checked.skills {

@@ -8,7 +8,7 @@ use super::{Doctor, DoctorFinding};
 use crate::admit::list_unsigned;
 use crate::disk::scratch;
 use crate::disk::{self, Location};
-use crate::installed::{clock, linked};
+use crate::installed::{linked_pins, remembered_times};
 use crate::publish::roots::releases_behind;
 use crate::publish::{self, recovery};
 use crate::vault::VaultError;
@@ -88,7 +88,7 @@ impl Doctor<'_> {
     /// Reports linked vaults whose last catalog has expired or expires soon. The latest time that
     /// this machine remembers counts, so that setting the clock back hides nothing.
     pub(super) fn check_links_to_vaults(&mut self) {
-        for link in linked::list_links(self.vault).unwrap_or_default() {
+        for link in linked_pins::list_links(self.vault).unwrap_or_default() {
             let (Ok(Some(catalog)), Ok(Some(trust))) =
                 (link.catalog(self.vault), link.trust(self.vault))
             else {
@@ -139,7 +139,7 @@ impl Doctor<'_> {
     /// Reports the latest time that this machine remembers, if its clock is behind that time.
     pub(super) fn check_remembered_time(&mut self) {
         let now = self.vault.clock().now();
-        let ahead = clock::times_ahead(self.vault)
+        let ahead = remembered_times::times_ahead(self.vault)
             .unwrap_or_default()
             .into_iter();
         if let Some(seen_at) = ahead.map(|time| time.seen_at).max() {

@@ -10,8 +10,8 @@ use vault_format::path::FilePath;
 use vault_format::root::RootState;
 
 use crate::disk::{self, FileError};
-use crate::installed::linked;
-use crate::installed::place::Origin;
+use crate::installed::installations::Origin;
+use crate::installed::linked_pins;
 use crate::run::VerifiedSkill;
 use crate::vault::{Vault, VaultError, releases};
 
@@ -43,7 +43,7 @@ impl Release {
                 .map(|namespace| namespace.catalog_bytes(vault))
                 .collect::<Result<Vec<_>, _>>()?,
             Origin::Linked(id) => {
-                let link = linked::find_link_by_id(vault, id)?;
+                let link = linked_pins::find_link_by_id(vault, id)?;
                 let bytes = link.map(|link| link.catalog_bytes(vault));
                 vec![bytes.transpose()?.flatten()]
             }

@@ -19,8 +19,8 @@ use super::{
     CATALOG_SUFFIX, ExportError, Exported, MANIFEST_SUFFIX, pack, pack_files, write_export,
 };
 use crate::disk;
-use crate::installed::list;
-use crate::installed::place::Origin;
+use crate::installed::installations::Origin;
+use crate::installed::listing;
 use crate::run::{self, VerifiedSkill};
 use crate::vault::Vault;
 
@@ -269,7 +269,7 @@ impl SiteWriter<'_> {
 }
 
 fn list_own_skills(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {
-    let listing = list::list_installed(vault)?;
+    let listing = listing::list_installed(vault)?;
     // Include damaged skills: reading them fails with an error, so that none is left out unnoticed.
     let good = listing.skills.into_iter();
     let damaged = listing.damaged.into_iter();

@@ -35,7 +35,7 @@ use super::site::{self, SiteEntry, SiteIndex};
 use super::{INDEX, SCHEMA, manifest_path, pack, release};
 use crate::disk::source::{self, SourceError};
 use crate::disk::{self, FileError, Kind};
-use crate::installed::verify::KnownVault;
+use crate::installed::verified_contents::KnownVault;
 use crate::store::LIMITS;
 
 /// Size limit of a signed manifest, in bytes.

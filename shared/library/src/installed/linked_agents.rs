@@ -17,8 +17,8 @@ use std::sync::Arc;
 use vault_format::hash::Digest;
 use vault_format::name::{ANY_AGENT, AgentId, SkillName};
 
-use super::linked::{AgentSkills, CountedFile, Link, list_links};
-use super::place::{Installation, OriginGroup};
+use super::installations::{Installation, OriginGroup};
+use super::linked_pins::{AgentSkills, CountedFile, Link, list_links};
 use crate::disk::{self, Batch, FileError, HeldPath, Kind};
 use crate::store::{self, Trusted};
 use crate::vault::{Vault, VaultError};

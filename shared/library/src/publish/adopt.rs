@@ -25,7 +25,7 @@ use super::request::PlanRequest;
 use super::state;
 use crate::admit::remove::{self, RemoveReport, RemoveSkills};
 use crate::admit::{AdmitReport, Neighbours, Purpose, admit_all, admit_all_under};
-use crate::installed::place;
+use crate::installed::installations;
 use crate::store::{self, Trusted};
 use crate::vault::authored::AuthoredFile;
 use crate::vault::{Vault, VaultError};
@@ -224,7 +224,7 @@ pub fn plan_rollback(
         }
         _ => {}
     }
-    let installed = place::own_skill_places(vault)?;
+    let installed = installations::own_skill_places(vault)?;
     let before = read_last_accepted(vault, &trust, request).map_err(Box::new)?;
     let before = before.map(|counted| counted.last.catalog);
     Ok(Rollback {

@@ -28,7 +28,7 @@ use super::state::{AcknowledgedRelease, CatalogFile, CloudState};
 use super::variants::{is_selected, refuse_size};
 use crate::admit::remove;
 use crate::admit::variants::{RenderedVariant, Transforms, VariantLookup};
-use crate::installed::variants::Variant;
+use crate::installed::rendered_variants::Variant;
 use crate::store::Trusted;
 use crate::vault::Vault;
 use crate::vault::trust::VaultTrust;

@@ -19,8 +19,8 @@ use super::error::{Difference, PlanError};
 use super::request::PlanRequest;
 use super::state::{self, AcknowledgedRelease, CloudState};
 use crate::index::IndexRow;
-use crate::installed::list;
-use crate::installed::place::{Installation, Origin};
+use crate::installed::installations::{Installation, Origin};
+use crate::installed::listing;
 use crate::store::{self, Trusted};
 use crate::vault::trust::{NamedKey, VaultTrust};
 use crate::vault::{Vault, VaultError};
@@ -394,7 +394,7 @@ pub(super) fn skill_places(skills: &[ReleaseSkill]) -> Vec<Installation> {
 pub(super) fn own_skills(vault: &Vault) -> Result<Vec<ReleaseSkill>, PlanError> {
     let mut skills = Vec::new();
     let mut damaged = Vec::new();
-    for seen in list::scan_installed(vault)? {
+    for seen in listing::scan_installed(vault)? {
         if seen.place.origin != Origin::Local {
             continue;
         }

@@ -19,7 +19,7 @@ use super::change::ReleaseChange;
 use super::current::{Current, ReleaseSkill};
 use super::error::{Conflicts, PlanError};
 use super::request::{OnDivergence, PlanRequest};
-use crate::installed::place::Installation;
+use crate::installed::installations::Installation;
 use crate::vault::authored::AuthoredFile;
 use crate::vault::policy::POLICY_FILE;
 use crate::vault::{Vault, VaultError};

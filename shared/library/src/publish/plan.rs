@@ -28,8 +28,8 @@ use super::request::{OnDivergence, PlanRequest};
 use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState, SignedPayload};
 use super::variants::render_for_release;
 use crate::admit::{list_unsigned, remove, sign_again, sign_waiting};
-use crate::installed::place::{self, Installation};
-use crate::installed::roots;
+use crate::installed::installations::{self, Installation};
+use crate::installed::root_versions;
 use crate::vault::authored::{AuthoredFile, PROFILES_FILE};
 use crate::vault::policy::POLICY_FILE;
 use crate::vault::trust::{RootChanges, VaultTrust};
@@ -59,7 +59,8 @@ pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, Pl
     if !to_sign_again.is_empty() {
         // Take over releases of other publishers first. They may have removed a thief's skills,
         // which are then not signed again.
-        let verdict = judge.judge_divergence(current.as_ref(), &place::own_skill_places(vault)?);
+        let verdict =
+            judge.judge_divergence(current.as_ref(), &installations::own_skill_places(vault)?);
         if let Ok(ReleaseRelation::TakeOver(taken)) = verdict {
             return Ok(Plan::TakeOver(taken));
         }
@@ -171,7 +172,7 @@ fn store_shown_roots(
         }
         _ => BTreeSet::new(),
     };
-    Ok(roots::store_accepted_roots(
+    Ok(root_versions::store_accepted_roots(
         change,
         vault.id(),
         file.roots(),

@@ -26,7 +26,7 @@ use super::roots::{
 };
 use crate::admit::{Resigned, sign_waiting};
 use crate::disk;
-use crate::installed::roots::conclude_trust;
+use crate::installed::root_versions::conclude_trust;
 use crate::vault::keys::{self, Passphrases};
 use crate::vault::trust::{IDENTITY_ENTRIES, VaultTrust};
 use crate::vault::{Vault, VaultError, VaultPaths, releases, write_format};
@@ -136,7 +136,7 @@ pub fn to_sign_anew(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     if !is_unseen(vault, &vault.require_trust()?)? {
         return Ok(Vec::new());
     }
-    let places = crate::installed::place::own_skill_places(vault)?;
+    let places = crate::installed::installations::own_skill_places(vault)?;
     Ok(places.into_iter().map(|place| place.name).collect())
 }
 
@@ -297,7 +297,7 @@ fn recreate_vault(
     let mut change = vault.begin_change()?;
     let mut trust = VaultTrust::new(RootState::new(chain, BTreeSet::new()));
     let (bundles, trusted) = (vault.store_folder(), vault.trusted()?);
-    let places = crate::installed::place::own_skill_places(vault)?.into_iter();
+    let places = crate::installed::installations::own_skill_places(vault)?.into_iter();
     // Sign again only what is accepted now, so no older versions and nothing that was changed.
     let (good, bad): (Vec<_>, Vec<_>) = places.partition(|place| {
         crate::store::examine_and_encode(&bundles, &place.bundle, Some(&place.name), &trusted)

@@ -20,9 +20,9 @@ use vault_format::time::Timestamp;
 use super::recovery_file::{RecoveryError, RecoveryKey};
 use crate::admit::{Resigned, list_unsigned, sign_waiting};
 use crate::disk::FileError;
-use crate::installed::list;
-use crate::installed::place::Origin;
-use crate::installed::roots::conclude_trust;
+use crate::installed::installations::Origin;
+use crate::installed::listing;
+use crate::installed::root_versions::conclude_trust;
 use crate::vault::keys::{self, KeyError};
 use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Change, Vault, VaultError, releases};
@@ -464,7 +464,7 @@ pub(super) fn complete_change(
     // does not fail the change.
     let unwritten = root_key.and_then(|key| key.record_version(after.chain()).err());
     let to_sign_again = list_unsigned(vault)?;
-    let damaged = list::list_installed(vault)?.damaged.into_iter();
+    let damaged = listing::list_installed(vault)?.damaged.into_iter();
     let lost = damaged
         .filter(|(name, origin, _)| *origin == Origin::Local && !to_sign_again.contains(name));
     let version = after.chain().version();

@@ -10,7 +10,7 @@ use vault_policy::published::{MAX_SKILLS, MAX_VARIANTS};
 use super::current::ReleaseSkill;
 use super::error::PlanError;
 use crate::admit::variants::{RenderedVariant, Transforms, VariantLookup};
-use crate::installed::place::Installation;
+use crate::installed::installations::Installation;
 use crate::vault::{Change, Vault};
 
 /// The profiles of a release and the variants that they need.

@@ -18,7 +18,7 @@ use crate::admit::{
     AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine_candidate,
 };
 use crate::disk::source::SourceError;
-use crate::installed::place::read_own_skill;
+use crate::installed::installations::read_own_skill;
 use crate::vault::Vault;
 
 /// Applies a prepared change. Its source must have been fetched, if it has one.

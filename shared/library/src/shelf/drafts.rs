@@ -24,7 +24,7 @@ use crate::admit::{
     self, AdmitError, AdmitReport, Candidate, Neighbours, Options, admit_all_under,
     examine_candidate, preview_admission,
 };
-use crate::installed::place::read_own_skill;
+use crate::installed::installations::read_own_skill;
 use crate::vault::folder::PrivateFolder;
 use crate::vault::{Vault, VaultError};
 

@@ -15,8 +15,8 @@ use vault_format::time::Timestamp;
 
 use super::error::LinkError;
 use crate::installed::link_id::LinkId;
-use crate::installed::linked::{Link, PullGate};
-use crate::installed::roots;
+use crate::installed::linked_pins::{Link, PullGate};
+use crate::installed::root_versions;
 use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Change, Vault, VaultError};
 
@@ -303,8 +303,10 @@ fn store_roots(
     let (id, id_and_roots) = (&state.vault_id(), &state.chain().to_list());
     let listed = BTreeSet::<Digest>::new();
     match change {
-        Some(change) => roots::store_accepted_roots(change, id, id_and_roots, &listed, None)?,
-        None => roots::store_accepted_roots(
+        Some(change) => {
+            root_versions::store_accepted_roots(change, id, id_and_roots, &listed, None)?
+        }
+        None => root_versions::store_accepted_roots(
             &mut vault.begin_change()?,
             id,
             id_and_roots,

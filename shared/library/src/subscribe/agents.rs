@@ -11,8 +11,8 @@ use vault_format::name::{ANY_AGENT, AgentId, SkillName};
 use super::catalog::SelectedSkills;
 use super::state::InstalledSet;
 use crate::installed::agent_links::record::AgentFolders;
-use crate::installed::linked::{AgentSkills, CountedFile, Link, LinkedSkill, ProfileBundles};
 use crate::installed::linked_agents::{AgentFolderEntries, skills_of};
+use crate::installed::linked_pins::{AgentSkills, CountedFile, Link, LinkedSkill, ProfileBundles};
 use crate::vault::{Vault, VaultError};
 
 /// Returns what each agent gets of a selection. Agents that get exactly the plain skills have no

@@ -14,7 +14,7 @@ use vault_policy::published::{PublishedAgent, PublishedForm, PublishedProfiles, 
 use super::accept::AcceptedCatalog;
 use super::error::LinkError;
 use crate::index::Index;
-use crate::installed::linked::{Link, Selection, profile_file, trust_folder};
+use crate::installed::linked_pins::{Link, Selection, profile_file, trust_folder};
 use crate::store::{self, Trusted};
 use crate::vault::Vault;
 

@@ -9,7 +9,7 @@ use vault_format::keys::SecretKey;
 
 use super::error::LinkError;
 use crate::installed::link_id::LinkId;
-use crate::installed::linked::{Link, PIN, Pin, find_link_by_id, trust_folder};
+use crate::installed::linked_pins::{Link, PIN, Pin, find_link_by_id, trust_folder};
 use crate::vault::Vault;
 use crate::vault::folder::PrivateFolder;
 use crate::vault::keys::{self, KeyError, KeyKind, NoPassphrases};

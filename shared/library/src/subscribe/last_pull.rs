@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vault_format::time::Timestamp;
 
-use crate::installed::linked::{self, Link};
+use crate::installed::linked_pins::{self, Link};
 use crate::vault::{Vault, VaultError};
 
 const RECORD: &str = "last-pull.json";
@@ -33,10 +33,10 @@ pub struct PullError {
 
 /// Records how a pull ended.
 pub fn note_pull(vault: &Vault, link: &Link, pull: &LastPull) -> Result<(), VaultError> {
-    Ok(linked::trust_folder(vault, link.id()).write_record(RECORD, pull)?)
+    Ok(linked_pins::trust_folder(vault, link.id()).write_record(RECORD, pull)?)
 }
 
 /// Returns how the last pull of a link ended; `None` before the first one.
 pub fn last_pull(vault: &Vault, link: &Link) -> Result<Option<LastPull>, VaultError> {
-    linked::trust_folder(vault, link.id()).read_record(RECORD)
+    linked_pins::trust_folder(vault, link.id()).read_record(RECORD)
 }

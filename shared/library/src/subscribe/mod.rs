@@ -32,6 +32,6 @@ pub use self::pull::{install_selection, pin_only, withdraw_first};
 pub use self::pull_report::{PullReport, TakenName, WithdrawnSkill};
 pub use self::staged::StagedBundles;
 pub use crate::installed::link_id::{BadLinkId, LinkId};
-pub use crate::installed::linked::{
+pub use crate::installed::linked_pins::{
     CountedFile, Link, Pin, PullGate, Selection, find_link_by_id, list_links,
 };

@@ -13,13 +13,13 @@ use super::state::{InstalledSet, switch_set};
 use crate::admit::remove;
 use crate::disk;
 use crate::installed::agent_links::withdraw::withdraw_from_agents;
+use crate::installed::installations::{self, OWN};
 use crate::installed::link_id::LinkId;
-use crate::installed::linked::{
+use crate::installed::linked_agents::AgentFolderEntries;
+use crate::installed::linked_pins::{
     CountedFile, Link, PIN, Pin, PullGate, find_link_by_id, links_folder, list_links, trust_folder,
     unset_bare_names,
 };
-use crate::installed::linked_agents::AgentFolderEntries;
-use crate::installed::place::{self, OWN};
 use crate::vault::Vault;
 
 /// Links a vault: creates a device key, and a pin (the record of what is trusted and installed)
@@ -160,7 +160,7 @@ pub fn configure_link(
 pub fn prefer_skill(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>, LinkError> {
     let mut change = vault.begin_change()?;
     let unknown = || LinkError::NotInstalled(skill.clone());
-    let (place, _) = place::find_installed(vault, skill)?.ok_or_else(unknown)?;
+    let (place, _) = installations::find_installed(vault, skill)?.ok_or_else(unknown)?;
     let name = place.name;
     if place.bare {
         return Ok(None);
@@ -170,7 +170,7 @@ pub fn prefer_skill(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>
         .iter_mut()
         .find(|link| Some(&link.pin.name) == place.vault.as_ref());
     let link = link.ok_or_else(unknown)?;
-    if place::own_skill_places(vault)?
+    if installations::own_skill_places(vault)?
         .iter()
         .any(|own| own.name == name)
     {

@@ -19,13 +19,13 @@ use super::staged::StagedBundles;
 use super::state::{InstalledSet, switch_set};
 use crate::admit::remove;
 use crate::installed::agent_links::withdraw::{withdraw_from_agents, withdraw_targets};
-use crate::installed::linked::{
+use crate::installed::installations;
+use crate::installed::linked_agents::AgentFolderEntries;
+use crate::installed::linked_pins::{
     CATALOG_ENDING, CountedFile, Link, LinkedSkill, PIN, PROFILE_ENDING, Pin, ProfileBundles,
     PullGate, Selection, catalog_file, find_link_by_id, list_links, profile_file, trust_folder,
 };
-use crate::installed::linked_agents::AgentFolderEntries;
-use crate::installed::place;
-use crate::installed::roots;
+use crate::installed::root_versions;
 use crate::store;
 use crate::vault::folder::PrivateFolder;
 use crate::vault::{Change, Vault, VaultError};
@@ -225,7 +225,7 @@ impl<'a> PullTransaction<'a> {
                 holders.extend(held.map(|name| (name.clone(), Some(link.pin.name.clone()))));
             }
         }
-        let own = place::own_skill_places(self.vault)?.into_iter();
+        let own = installations::own_skill_places(self.vault)?.into_iter();
         // Insert own skills last, because they have their bare names in any case.
         holders.extend(own.map(|place| (place.name, None)));
         // If the link of an own skill is deleted by hand, the bare name must not pass to a linked
@@ -314,7 +314,7 @@ impl<'a> PullTransaction<'a> {
         let seen_at = Some(catalog.seen_at);
         // Write the trust record before the pin, because nothing of a pinned vault can be verified
         // without it.
-        roots::store_accepted_roots(&mut self.change, id, &id_and_roots, &listed, seen_at)?;
+        root_versions::store_accepted_roots(&mut self.change, id, &id_and_roots, &listed, seen_at)?;
         let folder = trust_folder(self.vault, &self.link.id);
         let counted = CountedFile {
             release: catalog.stored.release,

@@ -17,7 +17,7 @@ use super::catalog::SelectedSkill;
 use super::error::{FlaggedSkill, LinkError};
 use crate::disk::Batch;
 use crate::disk::scratch::Scratch;
-use crate::installed::linked::PullGate;
+use crate::installed::linked_pins::PullGate;
 use crate::store;
 use crate::vault::Vault;
 

@@ -8,8 +8,8 @@ use vault_format::name::{AgentId, SkillName};
 
 use super::error::LinkError;
 use crate::disk::{self, Batch, FileError, HeldPath};
-use crate::installed::linked::{AgentSkills, LinkedSkill, Selection};
 use crate::installed::linked_agents::{self, AGENTS, AgentFolderEntries, write_agent_folder};
+use crate::installed::linked_pins::{AgentSkills, LinkedSkill, Selection};
 use crate::store;
 use crate::vault::{Change, Vault};
 

@@ -21,7 +21,7 @@ use vault_format::keys::SecretKey;
 use vault_format::name::SkillName;
 use vault_format::root::{RootList, RootState, VaultId};
 
-use super::place::{Installation, Origin, OriginGroup};
+use super::installations::{Installation, Origin, OriginGroup};
 use crate::disk::beneath::{BeneathError, HeldFolder};
 use crate::disk::{self, FileError};
 use crate::store::{self, Damage, Examined, Trusted};

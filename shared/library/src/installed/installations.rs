@@ -9,7 +9,7 @@ use vault_format::manifest::Manifest;
 use vault_format::name::{SkillName, SkillRef, Slug};
 
 use super::link_id::LinkId;
-use super::linked::{self, Link, LinkedSkill};
+use super::linked_pins::{self, Link, LinkedSkill};
 use crate::disk::{self, HeldPath, Kind};
 use crate::store::{self, Damage, Trusted};
 use crate::vault::own_skills::OwnSkills;
@@ -102,7 +102,7 @@ pub(crate) fn list_skill_places(vault: &Vault) -> Result<Places, VaultError> {
     let mut taken: HashSet<_> = own.map(|place| place.name.clone()).collect();
     let trusted = vault.trusted_with(recorded)?;
     let mut groups = vec![OriginGroup { trusted, places }];
-    for link in linked::list_links(vault)? {
+    for link in linked_pins::list_links(vault)? {
         let (linked, further) = link.read_group(vault)?;
         if let Some(mut group) = linked {
             for place in &mut group.places {

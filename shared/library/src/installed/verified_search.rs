@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use vault_format::name::SkillName;
 use vault_policy::search::Ranking;
 
-use super::list::{InstalledSkill, list_installed, read_place};
-use super::place::{Installation, list_skill_places};
+use super::installations::{Installation, list_skill_places};
+use super::listing::{InstalledSkill, list_installed, read_place};
 use crate::store::Trusted;
 use crate::vault::{Vault, VaultError};
 

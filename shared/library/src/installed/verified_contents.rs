@@ -9,11 +9,11 @@ use vault_format::time::Timestamp;
 use vault_gate as gate;
 use vault_gate::document::Secret;
 
-use super::linked;
+use super::installations::{self, Installation, Origin, OriginGroup};
 use super::linked_agents;
-use super::place::{self, Installation, Origin, OriginGroup};
-use super::project;
-use super::variants;
+use super::linked_pins;
+use super::project_skills;
+use super::rendered_variants;
 use crate::disk::HeldPath;
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::releases;
@@ -99,7 +99,7 @@ pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
             trust,
         });
     }
-    for link in linked::list_links(vault)? {
+    for link in linked_pins::list_links(vault)? {
         let (Some(trust), listed) = (link.trust(vault)?, link.listed_bundles(vault)?) else {
             continue;
         };
@@ -124,11 +124,11 @@ pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
 /// exist, with their sizes, hashes and modes. Only metadata of operating systems may lie beside
 /// them. A linked skill must also be the bundle that the pin of its link names.
 pub fn verify_all_installed(vault: &Vault) -> Result<VerifyReport, VaultError> {
-    let places = place::list_skill_places(vault)?;
+    let places = installations::list_skill_places(vault)?;
     let store = vault.store_folder();
     let mut rendered = vec![OriginGroup {
         trusted: vault.trusted()?.for_variants(),
-        places: variants::variant_places(vault)?,
+        places: rendered_variants::variant_places(vault)?,
     }];
     rendered.extend(linked_agents::linked_variants(vault)?);
     let list_unreferenced = || -> Result<_, VaultError> {
@@ -139,11 +139,11 @@ pub fn verify_all_installed(vault: &Vault) -> Result<VerifyReport, VaultError> {
             .chain(&places.gone)
             .map(|place| place.bundle)
             .collect();
-        named.extend(project::project_bundles(vault)?);
+        named.extend(project_skills::project_bundles(vault)?);
         bundles.retain(|bundle| !named.contains(bundle));
         Ok((bundles, strange))
     };
-    let projects = project::project_groups(vault)?;
+    let projects = project_skills::project_groups(vault)?;
     let check_all = || {
         let groups = places.groups.iter().chain(&projects);
         let skills: Vec<_> = groups

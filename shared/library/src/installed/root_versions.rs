@@ -9,7 +9,7 @@ use vault_format::root;
 use vault_format::root::{KeyStanding, RootList, RootState, VaultId};
 use vault_format::time::Timestamp;
 
-use super::{place, variants};
+use super::{installations, rendered_variants};
 use crate::store::{self, Trusted};
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Change, Vault, VaultError, releases};
@@ -85,9 +85,9 @@ pub(crate) fn conclude_trust(
         // Verify under the old keys, because under the new keys the bundles in question fail.
         let trusted = Trusted::for_own(before.clone());
         let for_variants = trusted.for_variants();
-        let own = place::own_skill_places(vault)?.into_iter();
+        let own = installations::own_skill_places(vault)?.into_iter();
         let own = own.map(|place| (place, &trusted));
-        let rendered = variants::variant_places(vault)?.into_iter();
+        let rendered = rendered_variants::variant_places(vault)?.into_iter();
         let rendered = rendered.map(|place| (place, &for_variants));
         for (place, trusted) in own.chain(rendered) {
             let (store, name) = (vault.store_folder(), Some(&place.signed_name));

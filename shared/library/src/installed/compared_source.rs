@@ -10,8 +10,8 @@ use vault_format::provenance::{Kind, ProvenanceId, is_archive};
 use vault_shelf::DriftState;
 use vault_shelf::fetch::Upstream;
 
-use super::folders::{self, FolderState};
-use super::upstream;
+use super::source_folders::{self, FolderState};
+use super::source_records;
 use crate::vault::{Vault, VaultError};
 
 /// The place of a skill's source with its current files.
@@ -71,7 +71,7 @@ pub struct RecordedSources<'v> {
 impl<'v> RecordedSources<'v> {
     /// Reads the records of a vault's own skills.
     pub fn read(vault: &'v Vault) -> Result<Self, VaultError> {
-        let folders = folders::recorded_folders(vault)?.into_iter();
+        let folders = source_folders::recorded_folders(vault)?.into_iter();
         Ok(Self {
             vault,
             held: vault.own_skills()?.held_skills().cloned().collect(),
@@ -96,10 +96,10 @@ impl<'v> RecordedSources<'v> {
         }
         let identifier: Option<ProvenanceId> = provenance.parse().ok();
         // Prefer the upstream recorded for this bundle, if it matches the signed provenance.
-        let recorded = upstream::of_bundle(self.vault, bundle)?
+        let recorded = source_records::of_bundle(self.vault, bundle)?
             .filter(|known| Some(&known.identifier) == identifier.as_ref());
         let source_record = match recorded {
-            None => upstream::of_skill(self.vault, name)?,
+            None => source_records::of_skill(self.vault, name)?,
             known => known,
         };
         let kind = identifier.as_ref().map(ProvenanceId::kind);

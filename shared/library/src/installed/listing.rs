@@ -14,8 +14,8 @@ use vault_gate::document::Document;
 use vault_gate::similar::Sketch;
 use vault_policy::search::Text;
 
+use super::installations::{Installation, Origin, Places, list_skill_places, still_linked};
 use super::link_id::LinkId;
-use super::place::{Installation, Origin, Places, list_skill_places, still_linked};
 use crate::disk::{self, HeldPath};
 use crate::index::{Index, IndexRow, NewIndexRow, StoredRow, Texts};
 use crate::store::{self, Damage, Trusted};

@@ -12,7 +12,7 @@ use vault_format::name::SkillName;
 use vault_format::provenance::Kind;
 use vault_shelf::fetch::Upstream;
 
-use super::place::read_own_skill;
+use super::installations::read_own_skill;
 use crate::vault::{Vault, VaultError};
 
 const FOLDER: &str = "upstream";

@@ -7,8 +7,8 @@ use vault_format::hash::Digest;
 use vault_format::manifest::AppliedTransform;
 use vault_format::name::{AgentId, SkillName};
 
-use super::linked::list_links;
-use super::place::{Installation, Origin};
+use super::installations::{Installation, Origin};
+use super::linked_pins::list_links;
 use crate::vault::{Change, Vault, VaultError};
 
 /// A variant of a skill for one agent, as recorded.

@@ -11,7 +11,7 @@ use vault_format::catalog::MAX_AHEAD_SECONDS;
 use vault_format::root::VaultId;
 use vault_format::time::Timestamp;
 
-use super::linked;
+use super::linked_pins;
 use crate::vault::{Vault, VaultError};
 
 /// A vault for which this machine remembers a time that its clock has not reached.
@@ -28,7 +28,7 @@ pub struct TimeAhead {
 pub fn times_ahead(vault: &Vault) -> Result<Vec<TimeAhead>, VaultError> {
     // Clocks of machines differ a little, so a small lead is no fault.
     let bound = vault.clock().now().plus_seconds(MAX_AHEAD_SECONDS);
-    let linked = linked::list_links(vault)?;
+    let linked = linked_pins::list_links(vault)?;
     let linked = linked.iter().filter_map(|link| link.pin().vault_id);
     let vaults: BTreeSet<_> = linked.chain([*vault.id()]).collect();
     let mut ahead = Vec::new();
