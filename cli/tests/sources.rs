@@ -458,13 +458,15 @@ fn a_password_in_an_address_is_shown_nowhere_wherever_it_was_typed() {
     let machine = Machine::new();
     machine.home.write("project/pdf/SKILL.md", skill_md("pdf"));
     machine.run(&["add", "./pdf"]).ok();
-    for arguments in [
+    let repeating = [
         "add {}",
         "add github:ann:s3cret@host.example/x",
         "add s3cret@host.example/a/b",
         "add ./pdf --skill {}",
         "add ./pdf --path {}",
         "add --from-lock {}",
+        "try {} --agent claude-code",
+        "try ./pdf --agent claude-code --path {}",
         "show {}",
         "audit-repo {}",
         "lint {}",
@@ -476,18 +478,35 @@ fn a_password_in_an_address_is_shown_nowhere_wherever_it_was_typed() {
         "link {}",
         "cloud connect {}",
         "operator --url {} namespace list",
+    ];
+    // Not all forms of these repeat what was typed.
+    let others = [
+        "import {}",
         "nonsense {}",
-    ] {
-        let line = arguments.replace("{}", "https://ann:s3cret@host.example/v/x");
-        let words: Vec<&str> = line.split(' ').collect();
-        for words in [words.clone(), [&["--json"], &words[..]].concat()] {
+        "search {}",
+        "skill search {}",
+        "skill which {}",
+        "resolve --caller ann@example.com --platform cli --query {}",
+    ];
+    let addresses = [
+        "https://ann:s3cret@host.example/v/x",
+        "git@ann:s3cret@host.example:v/x",
+        "https://a.example//ann:s3cret@host.example/v/x",
+    ];
+    for arguments in repeating.iter().chain(&others) {
+        let lines = addresses.map(|address| arguments.replace("{}", address));
+        let lines = lines.iter().flat_map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            [words.clone(), [&["--json"], &words[..]].concat()]
+        });
+        for words in lines {
             let output = machine.command(&words).output().unwrap();
             let text = [output.stdout, output.stderr].concat();
             let text = String::from_utf8(text).unwrap();
             assert!(!text.contains("s3cret"), "{words:?}: {text}");
             assert!(
-                text.contains("host.example") || words.contains(&"nonsense"),
-                "{text}"
+                text.contains("host.example") || others.contains(arguments),
+                "{words:?}: {text}"
             );
         }
     }

@@ -195,14 +195,15 @@ impl Failure {
     /// Sets the hint: the command or step that fixes the problem.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hide_credentials(&hint.into()));
         self
     }
 
     /// Sets the hint if there is one; otherwise keeps the current hint.
     #[must_use]
     pub fn hint_if(mut self, hint: Option<impl Into<String>>) -> Self {
-        self.hint = hint.map(Into::into).or(self.hint.take());
+        let hint = hint.map(|hint| hide_credentials(&hint.into()));
+        self.hint = hint.or(self.hint.take());
         self
     }
 

@@ -155,7 +155,7 @@ impl Warning {
     /// Sets the text that says how to resolve the problem.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hide_credentials(&hint.into()));
         self
     }
 }

@@ -29,7 +29,9 @@ pub fn without_credentials(text: &str) -> String {
         };
         let path = match credentials.rfind('@') {
             Some(at) => {
-                shown.push('…');
+                // The placeholder in a hint of vault is no secret.
+                let user = Some(&rest[..at]).filter(|user| *user == "<user>");
+                shown.push_str(user.unwrap_or("…"));
                 &rest[at..]
             }
             None => {
@@ -293,6 +295,10 @@ mod tests {
             (
                 "`\u{1b}[33mhttps://secret@docs.example/a\u{1b}[0m` and git:https://a:b@c.example",
                 "`\u{1b}[33mhttps://…@docs.example/a\u{1b}[0m` and git:https://…@c.example",
+            ),
+            (
+                "set it to postgres://<user>@<host>/<database> or https://<user>:<key>@docs.example",
+                "set it to postgres://<user>@<host>/<database> or https://…@docs.example",
             ),
             (
                 "invalid value git@ann:secret@c.example:x, but git@c.example:a/pdf@v1",

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::{
+    credentials::hide_credentials,
     hash::Digest,
     name::{AgentId, SkillName},
 };
@@ -266,7 +267,8 @@ pub(super) fn search_skills(
         }
     }
     if hits.is_empty() {
-        lines.push(format!("No skill matches \"{}\".", clean(query, 80)));
+        let shown = clean(&hide_credentials(query), 80);
+        lines.push(format!("No skill matches \"{shown}\"."));
     }
     let found_skills = hits.into_iter().map(|hit| FoundSkill {
         skill: hit.skill.into(),

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use vault_format::credentials::without_credentials;
 use vault_library::admit::{AdmitReport, Candidate};
 use vault_sources::short_commit;
 
@@ -231,9 +232,11 @@ fn failed_skill(place: SourcePlace, failure: &Failure) -> FailedSkill {
     skill
 }
 
-/// Creates the `--json` entry of a failed skill or source, without findings.
+/// Creates the `--json` entry of a failed skill or source, without findings. It shows no password
+/// of an address that was typed as a folder.
 pub fn failed_part(place: SourcePlace, failure: &Failure) -> FailedSkill {
-    let mut skill = FailedSkill::new(SkillLabel::Source(place.label), failure);
+    let source = SkillLabel::Source(without_credentials(&place.label));
+    let mut skill = FailedSkill::new(source, failure);
     if let Some(part) = place.part {
         (skill.path, skill.reason) = (Some(part.path), part.reason);
     }
