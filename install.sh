@@ -355,5 +355,6 @@ esac
 if [ -z "$no_setup" ] && [ -n "$terminal" ] && "$target/vault" setup --help >/dev/null 2>&1; then
     clean
     trap - EXIT
-    exec "$target/vault" setup ${no_bootstrap:+--no-starters}
+    # The installer is for the person, also in a clone of this repository.
+    exec "$target/vault" setup --personal ${no_bootstrap:+--no-starters}
 fi

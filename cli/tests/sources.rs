@@ -4,6 +4,7 @@
 mod found;
 mod hostile;
 mod kinds;
+mod project_edges;
 mod project_updates;
 mod projects;
 mod proxy;

@@ -103,7 +103,7 @@ fn a_lock_replaces_no_own_skill_and_enters_no_release() {
     );
     assert_eq!(
         fs::read_to_string(repository.join(".vault/.gitignore")).unwrap(),
-        "*\n"
+        "# BEGIN vault: links to the skills of vault.lock\n/.gitignore\n/skills\n# END vault\n"
     );
 
     // No command of the own vault takes the project's skill for one of its own.
@@ -276,7 +276,11 @@ fn what_a_repository_brings_along_is_neither_followed_nor_replaced_nor_trusted()
     let text = fs::read_to_string(state.join("skills/alpha/SKILL.md")).unwrap();
     assert!(text.contains("Text of the project."), "{text}");
     assert!(state.join("skills/other").symlink_metadata().is_err());
-    assert_eq!(fs::read_to_string(state.join(".gitignore")).unwrap(), "*\n");
+    // The repository keeps its file, although it was empty.
+    assert_eq!(
+        fs::read_to_string(state.join(".gitignore")).unwrap(),
+        "# BEGIN vault: links to the skills of vault.lock\n/skills\n# END vault\n"
+    );
 }
 
 #[test]

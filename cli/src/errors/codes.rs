@@ -77,6 +77,7 @@ codes! {
         FolderExists "folder_exists" "The folder to create exists." "Choose another name.";
         InTheWay "in_the_way" "The file to write exists and is not a regular file." "Move it away, or choose another place.";
         KeyUnknown "key_unknown" "The vault has no key of this name or fingerprint." "`vault publishers list` lists its keys.";
+        LockChanged "lock_changed" "`vault.lock` changed while a command ran that would have written it." "Run the command again.";
         LockInvalid "lock_invalid" "`vault.lock` is malformed." "Fix the line that is named, or take the file from version control.";
         LockTooLarge "lock_too_large" "The lock file is larger than vault reads." "Split the project, or remove entries.";
         LockVersion "lock_version" "`vault.lock` was written by a newer vault." "Update vault.";

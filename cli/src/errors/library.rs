@@ -307,6 +307,8 @@ impl From<ProjectError> for Failure {
                 .hint("keep vault.lock in the folder of a project, apart from the vault"),
             ProjectError::InTheWay(_) => Self::new(ErrorCode::ProjectInvalid, message)
                 .hint("check it and move it away; vault uses nothing from .vault in a repository"),
+            ProjectError::Busy(_) => Self::new(ErrorCode::VaultBusy, message)
+                .hint("wait for it, and run this command again"),
             ProjectError::Folder(BeneathError::File(failed)) => {
                 Self::disk_failure(message, &failed.cause)
             }

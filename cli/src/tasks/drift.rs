@@ -16,6 +16,7 @@ use vault_library::{
     run, shelf,
 };
 use vault_shelf::{DriftState, fetch::Upstream};
+use vault_sources::{git_commit, short_commit};
 
 use crate::{
     context::Context,
@@ -30,6 +31,15 @@ pub fn source_name(source: &CurrentSource) -> String {
     match source {
         CurrentSource::Fetched(upstream) => clean(upstream.identifier.as_str(), 200),
         CurrentSource::Folder(path) => clean(&path.display().to_string(), 300),
+    }
+}
+
+/// Formats a commit, version or digest for people: the first characters of a long one.
+pub fn shown_revision(revision: &str) -> String {
+    match revision.strip_prefix("sha256:") {
+        Some(digest) => format!("sha256:{}", short_commit(digest)),
+        None if git_commit(revision) => short_commit(revision).to_owned(),
+        None => clean(revision, 60),
     }
 }
 

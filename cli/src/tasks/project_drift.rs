@@ -49,7 +49,7 @@ pub fn compare_entries(
     for (at, locked) in entries.iter().enumerate() {
         states.push(match locked.upstream() {
             _ if locked.digest.is_none() => DriftState::Unchecked(UNRESOLVED.to_owned()),
-            _ if locked.source.starts_with("./") => compare_folder(install, locked),
+            _ if locked.is_folder() => compare_folder(install, locked),
             Some(upstream) => {
                 places.push(at);
                 upstreams.push(upstream);
@@ -99,7 +99,7 @@ fn compare_folder(install: &mut ProjectInstaller<'_>, locked: &LockEntry) -> Dri
             }
         }
         Err(failure) if failure.code == ErrorCode::GateBlocked => {
-            DriftState::Refused(failure.message)
+            DriftState::Refused(failure.message + "; vault lint shows them")
         }
         Err(failure) => DriftState::Failed(failure.message),
     }

@@ -7,7 +7,7 @@ use vault_gate::RawFile;
 use vault_library::{
     Examined, Vault,
     admit::{
-        self, AdmitReport, Candidate, Neighbours, Options, examine_candidate, history,
+        self, AdmitError, AdmitReport, Candidate, Neighbours, Options, examine_candidate, history,
         project::install_for_project,
     },
     agents::{ProjectLinks, link_project},
@@ -19,7 +19,7 @@ use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
     context::Context,
-    errors::Failure,
+    errors::{ErrorCode, Failure},
     output::{BOLD, TICK, clean},
     tasks::{
         admission::{admission_failure, admitted_text, texts::Texts},
@@ -66,7 +66,7 @@ impl<'a> ProjectInstaller<'a> {
 
     /// The installed skills that new ones are compared with.
     pub fn neighbours(&self) -> Neighbours<'_> {
-        Neighbours::new(self.vault.as_ref(), SystemClock.now())
+        Neighbours::for_project(self.vault.as_ref(), &self.folder, SystemClock.now())
     }
 
     /// Installs the skill of a lock entry. The report is `None` if that content was installed
@@ -78,7 +78,9 @@ impl<'a> ProjectInstaller<'a> {
         wanted: Wanted,
     ) -> Result<(Option<AdmitReport>, Option<LockEntry>), Failure> {
         let resolves = locked.digest.is_none() || wanted == Wanted::Current;
-        if let (Some(digest), false) = (&locked.digest, resolves)
+        // A folder of the project is always read: if it changed after the lock was written, every other
+        // clone would fail.
+        if let (Some(digest), false) = (&locked.digest, resolves || locked.is_folder())
             && self.installed_digest(&locked.name)?.as_ref() == Some(digest)
         {
             return Ok((None, None));
@@ -112,6 +114,8 @@ impl<'a> ProjectInstaller<'a> {
 
     /// Installs a skill that passed the gate.
     pub fn install_candidate(&mut self, candidate: &Candidate) -> Result<AdmitReport, Failure> {
+        // Check this before anything is stored, so that only this skill fails.
+        self.folder.check_place(&candidate.package.name)?;
         // Create the vault only after a skill has passed the gate, so that a rejected lock leaves no
         // vault behind. A project needs none of the user's keys, so create none.
         let vault = match &mut self.vault {
@@ -120,7 +124,17 @@ impl<'a> ProjectInstaller<'a> {
         };
         let name = candidate.package.name.as_str();
         install_for_project(vault, &self.folder, candidate)
-            .map_err(|error| admission_failure(name, &Texts::of_fetched(name, &[]), error))
+            .map_err(|error| project_failure(name, &Texts::of_fetched(name, &[]), error))
+    }
+
+    /// Returns the names of the installed skills.
+    pub fn installed_names(&self) -> Result<BTreeSet<SkillName>, Failure> {
+        let project = match &self.vault {
+            Some(vault) => project::find_project(vault, &self.folder)?,
+            None => None,
+        };
+        let names = project.iter().flat_map(project::Project::skill_names);
+        Ok(names.cloned().collect())
     }
 
     /// Returns the content digest of the project's installed skill of this name, if it is intact.
@@ -260,7 +274,7 @@ impl<'a> ProjectInstaller<'a> {
             ..Options::default()
         };
         let candidate = examine_candidate(source, &options, &mut self.neighbours())
-            .map_err(|error| admission_failure(&label, &texts, error))?;
+            .map_err(|error| project_failure(&label, &texts, error))?;
         Ok((texts, candidate))
     }
 
@@ -276,6 +290,13 @@ impl<'a> ProjectInstaller<'a> {
         else {
             return Ok(None);
         };
+        // No other machine could have such a source.
+        if ["local:", "inline:"]
+            .iter()
+            .any(|kind| locked.source.starts_with(kind))
+        {
+            return Ok(None);
+        }
         // The policy may have changed since the bytes were fetched, and only the fetcher applies it.
         if fetch::has_source_policy(self.context)? {
             return Ok(None);
@@ -286,11 +307,11 @@ impl<'a> ProjectInstaller<'a> {
                 && from.revision == upstream.revision
                 && Some(project_lock::digest_of_installed(found)) == locked.digest
         };
-        let projects = project::list_projects(vault)?;
+        // A damaged record or skill is no source of bytes, and is no reason not to fetch them.
+        let projects = project::list_projects(vault).unwrap_or_default();
         let of_projects = projects
             .iter()
             .filter_map(|project| project.read_skill(vault, &locked.name)?.ok());
-        // A damaged skill is no source of bytes, and is no reason not to fetch them.
         let own = || history::read_installed(vault, &locked.name).ok().flatten();
         let found = of_projects
             .chain(std::iter::once_with(own).flatten())
@@ -339,6 +360,19 @@ impl<'a> ProjectInstaller<'a> {
         });
         drop(bar);
         fetched
+    }
+}
+
+/// Converts the error of admitting a skill of a project, whose remedies are not those of a skill of
+/// the user's own.
+pub fn project_failure(source: &str, texts: &Texts, error: AdmitError) -> Failure {
+    let failure = admission_failure(source, texts, error);
+    if failure.code == ErrorCode::GateBlocked {
+        failure.hint("a project takes no exceptions: change the skill, or leave it out")
+    } else if failure.code == ErrorCode::NameTwice {
+        failure.hint("add one of them separately: vault add <folder> --project --name <other>")
+    } else {
+        failure
     }
 }
 
@@ -403,7 +437,7 @@ fn check_digest(wanted: &Digest, found: &Digest, candidate: &Candidate) -> Resul
     if wanted == found {
         return Ok(());
     }
-    let left_out = &candidate.secrets.left_out;
+    let (left_out, name) = (&candidate.secrets.left_out, &candidate.package.name);
     // Files that look like secrets were left out of this digest. They are the likely reason for the
     // difference, so name them.
     if !left_out.is_empty() {
@@ -412,13 +446,15 @@ fn check_digest(wanted: &Digest, found: &Digest, candidate: &Candidate) -> Resul
             LockDigest,
             "without the files that look like secrets ({files}), the source differs from the lock"
         )
-        .hint(
-            "nothing was installed; to take such a file, name it under `include` in vault.lock",
-        ));
+        .hint(format!(
+            "{name} was not installed; to take such a file, name it under `include` in vault.lock"
+        )));
     }
     Err(fail!(
         LockDigest,
         "the source differs from the lock (sha256 {found}, not {wanted})"
     )
-    .hint("nothing was installed; if the change is intended: vault update NAME --project"))
+    .hint(format!(
+        "{name} was not installed; if the change is intended: vault update {name} --project"
+    )))
 }

@@ -11,7 +11,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::Permissions,
     io::Write as _,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -47,6 +47,8 @@ pub struct Lock {
     pub path: PathBuf,
     /// The locked skills, sorted by name.
     pub skills: Vec<LockEntry>,
+    /// The text of the file when it was read; `None` if there was none.
+    text: Option<String>,
 }
 
 /// The lock file's entry of one skill. An entry without a digest is not resolved: a person wrote it
@@ -139,6 +141,11 @@ impl LockEntry {
         check_address(&upstream, options).map_err(|bad| bad.to_string())
     }
 
+    /// Returns whether the source is a folder of the project.
+    pub fn is_folder(&self) -> bool {
+        self.source.starts_with("./")
+    }
+
     /// Returns the upstream that provides exactly this content. Returns `None` for a folder of the
     /// project and for an entry that is not resolved yet.
     pub fn upstream(&self) -> Option<Upstream> {
@@ -172,12 +179,11 @@ struct LockFile {
 }
 
 impl Lock {
-    /// Reads the lock of the project in the folder `root`, or of the current project. Fails if there
-    /// is none. Warns of members that this version does not know.
-    pub fn of_project(context: &Context, root: Option<&Path>) -> Result<Self, Failure> {
-        let (path, exists) = lock_place(context, root)?;
-        if !exists {
-            return Err(no_lock(root, &path));
+    /// Reads a lock, or returns an empty one if there is no file. Warns of members that this version
+    /// does not know.
+    pub fn read_or_empty(context: &Context, path: PathBuf) -> Result<Self, Failure> {
+        if path.symlink_metadata().is_err() {
+            return Ok(Self::new(path, None));
         }
         let lock = Self::read_lock(path)?;
         for locked in &lock.skills {
@@ -194,14 +200,13 @@ impl Lock {
         Ok(lock)
     }
 
-    /// Like [`Self::of_project`]; if there is no lock, returns an empty one for the project's root.
-    pub fn find_or_new(context: &Context, root: Option<&Path>) -> Result<Self, Failure> {
-        let (path, exists) = lock_place(context, root)?;
-        if exists {
-            return Self::of_project(context, root);
+    /// Creates a lock without skills. `text` is that of the file which it will replace.
+    const fn new(path: PathBuf, text: Option<String>) -> Self {
+        Self {
+            path,
+            skills: Vec::new(),
+            text,
         }
-        let skills = Vec::new();
-        Ok(Self { path, skills })
     }
 
     /// Reads a lock file. Errors name the wrong line.
@@ -223,30 +228,70 @@ impl Lock {
             .at(place));
         }
         match parse_entries(&text) {
-            Ok(skills) => Ok(Self { path, skills }),
+            Ok(skills) => Ok(Self {
+                skills,
+                ..Self::new(path, Some(text))
+            }),
             Err((line, failure)) => Err(failure.at(Place::new(&path, line))),
         }
     }
 
-    /// Reads the two sides of a merge that left conflict markers in a lock file; `None` if there are
-    /// none.
-    pub fn read_conflict(path: &Path) -> Result<Option<Sides>, Failure> {
-        Ok(split_conflict(&read_text(path)?))
+    /// Reads the two sides of a merge that left conflict markers in a lock file, with an empty lock to
+    /// put them into; `None` if there are none.
+    pub fn read_conflict(path: PathBuf) -> Result<Option<(Sides, Self)>, Failure> {
+        let text = read_text(&path)?;
+        Ok(split_conflict(&text).map(|sides| (sides, Self::new(path, Some(text)))))
     }
 
-    /// Returns the path at which the current project has its lock, or would have it.
-    pub fn find_path_or_new(context: &Context) -> Result<PathBuf, Failure> {
-        Ok(lock_place(context, None)?.0)
-    }
-
-    /// Returns the path of the current project's lock, or of that in the folder `root`.
-    pub fn find_path(context: &Context, root: Option<&Path>) -> Result<PathBuf, Failure> {
-        let (path, exists) = lock_place(context, root)?;
+    /// Returns the path of the lock of the current project, or of that in the folder `root`. Fails if
+    /// there is none.
+    pub fn find_existing(context: &Context, root: Option<&Path>) -> Result<PathBuf, Failure> {
+        let (path, exists) = Self::find_path(context, root)?;
         if exists {
-            Ok(path)
-        } else {
-            Err(no_lock(root, &path))
+            return Ok(path);
         }
+        let failure = match root {
+            Some(_) => fail!(NoLock, "{} does not exist", shown(&path)),
+            None => fail!(NoLock, "found no vault.lock in this folder or above it"),
+        };
+        Err(failure.hint("vault setup --project, or vault add <source> --project, creates one"))
+    }
+
+    /// Returns the lock's path and whether the file exists. Without `root`, the nearest one counts,
+    /// from the current folder up to the repository's root; outside of a repository, only that of the
+    /// current folder.
+    pub fn find_path(context: &Context, root: Option<&Path>) -> Result<(PathBuf, bool), Failure> {
+        let exists = |path: PathBuf| {
+            let exists = path.symlink_metadata().is_ok();
+            (path, exists)
+        };
+        if let Some(root) = root {
+            return Ok(exists(root.join(FILE)));
+        }
+        let failed = |error| Failure::io("resolving", ".", &error);
+        let here = std::path::absolute(".").map_err(failed)?;
+        let owner = std::fs::metadata(&here).map_err(failed)?.uid();
+        // Other users may put files into a folder above, such as `/tmp`. They count for nothing.
+        let is_owned = |path: &Path| {
+            let metadata = path.symlink_metadata();
+            metadata.is_ok_and(|metadata| path.parent() == Some(&*here) || metadata.uid() == owner)
+        };
+        let mut nearest = None;
+        for folder in here.ancestors() {
+            let path = folder.join(FILE);
+            if nearest.is_none() && is_owned(&path) {
+                nearest = Some(path.clone());
+            }
+            // A lock above the repository belongs to another project.
+            if is_owned(&folder.join(".git")) {
+                return Ok(exists(nearest.unwrap_or(path)));
+            }
+            // Folders above the home folder may belong to other users.
+            if context.process.home() == Some(folder) {
+                break;
+            }
+        }
+        Ok(exists(here.join(FILE)))
     }
 
     /// Fails if the source and the address of any entry disagree.
@@ -260,11 +305,19 @@ impl Lock {
         Ok(())
     }
 
-    /// Returns the folder of the project, checked: fails if it is the home folder or the vault's,
-    /// or if a symbolic link stands where vault would write.
-    pub fn project_folder(&self, context: &Context) -> Result<ProjectFolder, Failure> {
-        let (vault, home) = (context.vault_paths()?.root, context.process.home());
-        Ok(ProjectFolder::new(self.folder(), &vault, home)?)
+    /// Returns the folder of the project whose lock has this path, checked: fails if it is the home
+    /// folder, the vault's or the trust folder, or if a symbolic link stands where vault would write.
+    pub fn project_folder(context: &Context, path: &Path) -> Result<ProjectFolder, Failure> {
+        let (vault, home) = (context.vault_paths()?, context.process.home());
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let folder = ProjectFolder::new(folder, &vault.root, home)?;
+        let trust = vault.config.canonicalize().unwrap_or(vault.config);
+        if folder.path().starts_with(&trust) || folder.path() == Path::new("/") {
+            let shown = shown(folder.path());
+            return Err(fail!(ProjectInvalid, "{shown} cannot be a project")
+                .hint("keep vault.lock in the folder of a project"));
+        }
+        Ok(folder)
     }
 
     /// Returns the folder of the project: the one that contains the lock file.
@@ -300,7 +353,7 @@ impl Lock {
         self.write_file()?;
         context
             .ui
-            .note(format!("Recorded in {}", self.path.display()));
+            .note(format!("Recorded in {}", shown(&self.path)));
         Ok(())
     }
 
@@ -334,6 +387,14 @@ impl Lock {
                 fail!(Usage, "{project} is the whole project, not a skill of it")
                     .hint("move the skill into a folder of its own"),
             ),
+            // A link to the skill would be in its own place.
+            Some(inside) if is_read_by_agents(inside) => Err(fail!(
+                Usage,
+                "agents of this project read {shown} already"
+            )
+            .hint(
+                "to have vault pin it, move it to another folder of the project, such as skills",
+            )),
             Some(inside) => Ok(inside.to_owned()),
             None => Err(fail!(
                 Usage,
@@ -347,12 +408,24 @@ impl Lock {
         let skills = self.skills.clone();
         let text = toml::to_string(&LockFile { schema: 1, skills })
             .map_err(|error| fail!(LockInvalid, "{error}"))?;
+        let text = HEAD.to_owned() + &text;
+        if text.len() as u64 > MAX_BYTES {
+            let path = shown(&self.path);
+            return Err(fail!(LockTooLarge, "{path} would be larger than 4 MiB"));
+        }
+        let exists = self.path.symlink_metadata().is_ok();
+        let now = exists.then(|| read_text(&self.path)).transpose()?;
+        if now != self.text {
+            let path = shown(&self.path);
+            return Err(fail!(LockChanged, "{path} changed while this command ran")
+                .hint("it was left as it is now; run the command again"));
+        }
         let write = || -> std::io::Result<()> {
             // A rename cannot cross file systems, so the temporary file is in the same folder.
             let mut temporary = tempfile::Builder::new()
                 .prefix(".vault.lock-")
                 .tempfile_in(self.folder())?;
-            temporary.write_all((HEAD.to_owned() + &text).as_bytes())?;
+            temporary.write_all(text.as_bytes())?;
             // Temporary files are private, but everyone who has the project reads its lock file.
             temporary
                 .as_file()
@@ -366,19 +439,23 @@ impl Lock {
     }
 }
 
-/// Creates the failure for a project without a lock.
-fn no_lock(root: Option<&Path>, path: &Path) -> Failure {
-    let failure = match root {
-        Some(_) => fail!(NoLock, "{} does not exist", path.display()),
-        None => fail!(NoLock, "found no vault.lock in this folder or above it"),
-    };
-    failure.hint("vault add <source> --project creates one")
+/// Returns whether agents read a folder of the project without vault, as `.claude/skills/pdf`.
+pub fn is_read_by_agents(inside: &str) -> bool {
+    inside.starts_with('.')
+        && Path::new(inside)
+            .parent()
+            .is_some_and(|parent| parent.ends_with("skills"))
+}
+
+/// Returns a path for messages. The name of a folder may contain any character.
+fn shown(path: &Path) -> String {
+    clean(&path.display().to_string(), 400)
 }
 
 /// Reads the text of a lock file.
 fn read_text(path: &Path) -> Result<String, Failure> {
     let failed = |error| Failure::io("reading", path, &error);
-    let shown = path.display();
+    let shown = shown(path);
     // A repository may bring along a link or a FIFO under this name.
     let metadata = std::fs::symlink_metadata(path).map_err(failed)?;
     if !metadata.is_file() {
@@ -422,34 +499,6 @@ fn parse_entries(text: &str) -> Result<Vec<LockEntry>, (Option<u32>, Failure)> {
         return Err((None, failure));
     }
     Ok(skills)
-}
-
-/// Returns the lock's path and whether the file exists. Without `root`, the search goes from the
-/// current folder up to the repository's root or the home folder.
-fn lock_place(context: &Context, root: Option<&Path>) -> Result<(PathBuf, bool), Failure> {
-    if let Some(root) = root {
-        let path = root.join(FILE);
-        let exists = path.symlink_metadata().is_ok();
-        return Ok((path, exists));
-    }
-    let here = std::path::absolute(".").map_err(|error| Failure::io("resolving", ".", &error))?;
-    let mut repository = None;
-    for folder in here.ancestors() {
-        let path = folder.join(FILE);
-        if path.symlink_metadata().is_ok() {
-            return Ok((path, true));
-        }
-        // A lock above the repository belongs to another project.
-        if folder.join(".git").symlink_metadata().is_ok() {
-            repository = Some(path);
-            break;
-        }
-        // Folders above the home folder may belong to other users.
-        if context.process.home() == Some(folder) {
-            break;
-        }
-    }
-    Ok((repository.unwrap_or_else(|| here.join(FILE)), false))
 }
 
 /// Computes the content digest of a candidate (a skill that is about to be added): paths, modes and

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use vault_library::project::ProjectFolder;
+use vault_library::project::{ProjectChange, ProjectFolder};
 
 use crate::{context::Context, errors::Failure, tasks::project_lock::Lock};
 
@@ -26,6 +26,8 @@ pub struct LockedProject {
     pub lock: Lock,
     /// The folder that contains the lock.
     pub folder: ProjectFolder,
+    /// Keeps other commands from changing the project; `None` if it is only read.
+    _change: Option<ProjectChange>,
 }
 
 impl ProjectScope {
@@ -44,26 +46,47 @@ impl ProjectScope {
         self.is_project.then(read).transpose()
     }
 
-    /// Like [`Self::existing_project`], with an empty lock in memory if the project has none.
+    /// Like [`Self::existing_project`], for a command that changes the project.
+    pub fn project_to_change(&self, context: &Context) -> Result<Option<LockedProject>, Failure> {
+        let read = || LockedProject::read_to_change(context, self.root.as_deref());
+        self.is_project.then(read).transpose()
+    }
+
+    /// Like [`Self::project_to_change`], with an empty lock in memory if the project has none.
     pub fn project_or_new(&self, context: &Context) -> Result<Option<LockedProject>, Failure> {
-        let read = || LockedProject::read_or_new(context, self.root.as_deref());
+        let read = || {
+            let (path, _) = Lock::find_path(context, self.root.as_deref())?;
+            LockedProject::open(context, path, true)
+        };
         self.is_project.then(read).transpose()
     }
 }
 
 impl LockedProject {
-    /// Reads the lock of the project in this folder, or of the current project.
+    /// Reads the lock of the project in this folder, or of the current project. Fails if there is
+    /// none.
     pub fn read_project(context: &Context, root: Option<&Path>) -> Result<Self, Failure> {
-        Self::check_folder(context, Lock::of_project(context, root)?)
+        Self::open(context, Lock::find_existing(context, root)?, false)
+    }
+
+    /// Like [`Self::read_project`], for a command that changes the project.
+    pub fn read_to_change(context: &Context, root: Option<&Path>) -> Result<Self, Failure> {
+        Self::open(context, Lock::find_existing(context, root)?, true)
     }
 
     /// Like [`Self::read_project`], with an empty lock in memory if the project has none.
     pub fn read_or_new(context: &Context, root: Option<&Path>) -> Result<Self, Failure> {
-        Self::check_folder(context, Lock::find_or_new(context, root)?)
+        Self::open(context, Lock::find_path(context, root)?.0, false)
     }
 
-    fn check_folder(context: &Context, lock: Lock) -> Result<Self, Failure> {
-        let folder = lock.project_folder(context)?;
-        Ok(Self { lock, folder })
+    fn open(context: &Context, path: PathBuf, is_change: bool) -> Result<Self, Failure> {
+        let folder = Lock::project_folder(context, &path)?;
+        // Take this lock before the file is read, or another command could change it in between.
+        let change = is_change.then(|| folder.begin_change()).transpose()?;
+        Ok(Self {
+            lock: Lock::read_or_empty(context, path)?,
+            folder,
+            _change: change,
+        })
     }
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use vault_format::{name::SkillName, provenance::ProvenanceId};
 use vault_library::{
     Examined, Vault,
+    agents::wrong_links,
     project::{self, Project},
 };
 
@@ -41,6 +42,10 @@ pub struct ProjectSkill {
     pub version: Option<u64>,
     /// Source that its signed manifest records; null if it is not installed or damaged.
     pub provenance: Option<ProvenanceId>,
+    /// Source of its entry in the lock; null if it has none.
+    pub source: Option<String>,
+    /// The commit, version or digest of its entry in the lock; null if it has none, or names none.
+    pub revision: Option<String>,
     /// How the skill differs from the entry of the lock.
     pub state: LockState,
     /// The first difference from what was signed; null if there is none.
@@ -61,6 +66,8 @@ pub enum LockState {
     Missing,
     /// Installed, but its files differ from those that were signed.
     Damaged,
+    /// Installed as the lock names it, but something else is in the place of a link to it.
+    Hidden,
 }
 
 impl LockState {
@@ -85,6 +92,7 @@ impl LockState {
             Self::Unlocked => "not in vault.lock",
             Self::Missing => "not installed",
             Self::Damaged => "not what was installed",
+            Self::Hidden => "agents see something else in its place",
         }
     }
 
@@ -96,6 +104,7 @@ impl LockState {
             Self::Unlocked => "not in vault.lock: vault install removes it",
             Self::Missing => "not installed: vault install",
             Self::Damaged => "not what was installed: vault install",
+            Self::Hidden => "agents see something else: vault doctor --project",
         }
     }
 }
@@ -112,19 +121,30 @@ impl ProjectSkills {
         let installed = project.iter().flat_map(Project::skill_names);
         // List skills that only the lock or only the project has, too.
         let names: BTreeSet<_> = locked.keys().copied().chain(installed).collect();
+        let wrong = match vault.zip(project.as_ref()) {
+            Some((vault, project)) => wrong_links(vault, project)?,
+            None => Vec::new(),
+        };
+        let is_hidden = |name: &SkillName| {
+            let mut names = wrong.iter().filter_map(|path| path.file_name());
+            names.any(|wrong| wrong == name.as_str())
+        };
         let skills = names.into_iter().map(|name| {
             let read = vault.zip(project.as_ref());
             let read = read.and_then(|(vault, project)| project.read_skill(vault, name));
+            let entry = locked.get(name).copied();
             match read {
                 Some(Err(damage)) => ProjectSkill {
                     damage: Some(message_chain(&damage)),
-                    ..ProjectSkill::new(name, None, LockState::Damaged)
+                    ..ProjectSkill::new(name, None, entry, LockState::Damaged)
                 },
                 read => {
                     let read = read.and_then(Result::ok);
-                    let entry = locked.get(name).copied();
-                    let state = LockState::compare_with_lock(read.as_ref(), entry);
-                    ProjectSkill::new(name, read, state)
+                    let state = match LockState::compare_with_lock(read.as_ref(), entry) {
+                        LockState::Installed if is_hidden(name) => LockState::Hidden,
+                        state => state,
+                    };
+                    ProjectSkill::new(name, read, entry, state)
                 }
             }
         });
@@ -146,12 +166,21 @@ impl ProjectSkills {
 }
 
 impl ProjectSkill {
-    fn new(name: &SkillName, read: Option<Examined>, state: LockState) -> Self {
+    fn new(
+        name: &SkillName,
+        read: Option<Examined>,
+        entry: Option<&LockEntry>,
+        state: LockState,
+    ) -> Self {
         let manifest = read.map(|read| read.manifest);
+        let digest = entry.and_then(|entry| entry.digest);
+        let digest = digest.map(|digest| format!("sha256:{digest}"));
         Self {
             name: name.clone(),
             version: manifest.as_ref().map(|manifest| manifest.version),
             provenance: manifest.map(|manifest| manifest.provenance.identifier),
+            source: entry.map(|entry| entry.source.clone()),
+            revision: entry.and_then(|entry| entry.revision.clone()).or(digest),
             state,
             damage: None,
         }

@@ -47,13 +47,13 @@ fn a_project_is_updated_from_its_sources_and_nothing_personal_is() {
     machine
         .run(&["outdated", "cvs", "--project"])
         .fails(1, "skill_not_found");
-    // `--diff` shows the change and makes none; the installed skills are still those of the lock.
+    // `--diff` shows the change and makes none.
     let shown = machine.run(&["update", "csv", "--project", "--diff"]);
     assert_eq!(shown.code, 3, "{}", shown.out);
     let lines = shown.json["data"]["drifted"][0]["diff"].to_string();
     assert!(lines.contains("Do it well."), "{lines}");
     assert_eq!(machine.home.read("project/vault.lock"), lock);
-    machine.run(&["verify", "--project"]).ok();
+    machine.run(&["verify", "--project"]).fails(3, "lock_stale");
 
     let updated = machine.run(&["update", "csv", "--project"]).ok();
     assert_eq!(updated["updated"][0]["name"], "csv", "{updated}");
@@ -92,7 +92,13 @@ fn a_project_is_updated_from_its_sources_and_nothing_personal_is() {
     machine
         .run(&["update", "--project"])
         .fails(3, "source_removed");
-    machine.run(&["verify", "--project"]).ok();
+    machine.run(&["verify", "--project"]).fails(3, "lock_stale");
+    assert!(
+        machine
+            .home
+            .path("project/.vault/skills/csv/SKILL.md")
+            .exists()
+    );
 }
 
 #[test]
@@ -210,8 +216,16 @@ fn a_frozen_install_writes_no_lock() {
         "project/csv/SKILL.md",
         skill_md("csv").replace("Do it.", "Do more."),
     );
-    // What is installed is what the lock names, so the source is not read.
-    machine.run(&["install", "--frozen"]).ok();
+    // Every other clone would fail, so this one does, too, although it has the locked bytes.
+    let error = machine
+        .run(&["install", "--frozen"])
+        .fails(6, "lock_digest");
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.contains("1 skill could not be installed"),
+        "{error}"
+    );
+    machine.run(&["verify", "--project"]).fails(3, "lock_stale");
     std::fs::remove_dir_all(machine.home.path(".config/vault/projects")).unwrap();
     machine
         .run(&["install", "--frozen"])
@@ -341,14 +355,44 @@ fn two_branches_that_changed_one_skill_are_a_question() {
     branches.branch_of_kappa("a", "Do A.");
     branches.branch_of_kappa("b", "Do B.");
     assert!(!branches.try_git(&["merge", "-q", "-m", "m", "a"]));
+    // The files of the folder count, which the user merges: neither digest is theirs.
+    let conflict = machine.home.read("project/vault.lock");
+    machine
+        .run(&["install", "--resolve"])
+        .fails(1, "lock_invalid");
+    assert_eq!(machine.home.read("project/vault.lock"), conflict);
+    branches.write("kappa", "Do A and B.");
+    machine.run(&["install", "--resolve"]).ok();
+    let installed = machine.home.read("project/.vault/skills/kappa/SKILL.md");
+    assert!(installed.contains("Do A and B."), "{installed}");
+    branches.locks(&["beta", "kappa"]);
+    machine.run(&["install", "--frozen"]).ok();
+}
+
+#[test]
+fn sides_with_other_sources_for_one_name_are_a_question() {
+    let branches = Branches::new();
+    let machine = &branches.machine;
+    for (branch, folder) in [("a", "skills/chi"), ("b", "skills/gamma")] {
+        branches.git(&["checkout", "-q", "-b", branch, "main"]);
+        let source = format!("./{folder}");
+        machine
+            .run(&["add", &source, "--as", "new", "--project"])
+            .ok();
+        branches.git(&["commit", "-qam", branch]);
+    }
+    assert!(!branches.try_git(&["merge", "-q", "-m", "m", "a"]));
     let conflict = machine.home.read("project/vault.lock");
     let asked = machine.run(&["install", "--resolve"]).fails(2, "no_tty");
     let hint = asked["hint"].as_str().unwrap();
     assert!(hint.contains("--resolve=theirs"), "{asked}");
     assert_eq!(machine.home.read("project/vault.lock"), conflict);
-    branches.write("kappa", "Do A.");
     machine.run(&["install", "--resolve=theirs"]).ok();
-    let installed = machine.home.read("project/.vault/skills/kappa/SKILL.md");
-    assert!(installed.contains("Do A."), "{installed}");
-    branches.locks(&["beta", "kappa"]);
+    assert!(
+        machine
+            .home
+            .read("project/vault.lock")
+            .contains("./skills/chi")
+    );
+    branches.locks(&["beta", "kappa", "new"]);
 }

@@ -380,7 +380,7 @@ fn git_sees_the_lock_and_no_link() {
     let extended = machine.home.read("project/.agents/skills/.gitignore");
     assert_eq!(
         extended,
-        "*.log\n# BEGIN vault: links to the skills of vault.lock\n/csv\n/house\n/pdf\n# END vault\n"
+        "*.log\n# BEGIN vault: links to the skills of vault.lock\n# the line above had no end\n/csv\n/house\n/pdf\n# END vault\n"
     );
     assert_eq!(
         machine.home.read("project/.claude/skills/house/SKILL.md"),
@@ -409,6 +409,6 @@ fn git_sees_the_lock_and_no_link() {
     );
     assert_eq!(
         machine.home.read("project/.agents/skills/.gitignore"),
-        "*.log\n"
+        "*.log"
     );
 }

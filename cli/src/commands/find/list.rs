@@ -17,6 +17,7 @@ use crate::{
         paint,
     },
     tasks::{
+        drift::shown_revision,
         exceptions::exceptions_of,
         project_scope::{LockedProject, ProjectScope},
         project_state::ProjectSkills,
@@ -156,14 +157,19 @@ fn list_project(
     project: &LockedProject,
 ) -> Result<Report, Failure> {
     let state = ProjectSkills::read_skills(vault, project)?;
-    let mut table = skills_table();
+    // A version counts what this machine installed, so people see what the lock names instead.
+    let mut table = Table::new([
+        Column::new("skill").shrinks_to(24),
+        Column::new("revision").leaves(2),
+        Column::new("from").shrinks_to(16),
+        Column::new("").shrinks_to(20).leaves(1),
+    ]);
     for skill in &state.skills {
-        let from = skill.provenance.as_ref();
-        let from = from.map(|from| clean(from.as_str(), 200));
-        let version = skill.version.map(|version| version.to_string());
+        let revision = skill.revision.as_deref().map(shown_revision);
+        let from = skill.source.as_ref().map(|from| clean(from, 200));
         table.push_row([
             paint(BOLD, &skill.name),
-            version.unwrap_or_default(),
+            revision.unwrap_or_default(),
             from.unwrap_or_default(),
             paint(DIM, skill.state.hint_text()),
         ]);

@@ -17,8 +17,8 @@ use crate::{
     output::{BOLD, DIM, Report, WARN, Warning, clean, join, paint},
     tasks::{
         drift::{
-            DriftCheck, MODIFIED, UncheckedSkill, compare_sources, sort_targets, source_name,
-            warn_of_rewritten,
+            DriftCheck, MODIFIED, UncheckedSkill, compare_sources, shown_revision, sort_targets,
+            source_name, warn_of_rewritten,
         },
         project_scope::ProjectScope,
     },
@@ -130,8 +130,8 @@ impl SourceComparison {
                 }
                 let line = format!(
                     "{WARN}↑{WARN:#} {BOLD}{name}{BOLD:#}  {} → {}  {DIM}{source}{DIM:#}",
-                    clean(&recorded, 60),
-                    clean(&upstream, 60)
+                    shown_revision(&recorded),
+                    shown_revision(&upstream)
                 );
                 self.drifted.push(OutdatedSkill {
                     name,

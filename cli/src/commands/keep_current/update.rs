@@ -120,7 +120,7 @@ enum ChangedSkill {
 /// Compares the named skills, or all that have a source, and updates those that changed there; with
 /// `--diff` shows the differences instead. A skill that fails does not stop the others.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    if let Some(project) = arguments.scope.existing_project(context)? {
+    if let Some(project) = arguments.scope.project_to_change(context)? {
         return project::update_project(context, project, &arguments.names, arguments.diff);
     }
     let vault = context.open_vault()?;

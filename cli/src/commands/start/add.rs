@@ -248,7 +248,7 @@ pub fn run_with(
         };
         let items = project::items_of_project(&project, items);
         return if arguments.dry_run {
-            dry_run::check_skills(items, report, Some(&project.lock))
+            dry_run::check_skills(items, report, Some(&project))
         } else {
             project::add_skills(context, project, items, report)
         };

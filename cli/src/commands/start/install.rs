@@ -12,6 +12,7 @@ use vault_library::{admit::AdmitReport, agents::ProjectLinks};
 
 use self::resolve::{Resolution, resolve_conflict};
 use crate::{
+    commands::start::add::project::linked_text,
     context::Context,
     errors::Failure,
     output::{DIM, Report, count, join},
@@ -84,10 +85,10 @@ pub struct Installation {
 /// Installs the skills in the project's lock.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if let Some(resolution) = arguments.resolve {
-        let path = Lock::find_path(context, arguments.root.as_deref())?;
+        let path = Lock::find_existing(context, arguments.root.as_deref())?;
         resolve_conflict(context, path, resolution)?;
     }
-    let project = LockedProject::read_project(context, arguments.root.as_deref())?;
+    let project = LockedProject::read_to_change(context, arguments.root.as_deref())?;
     install_project(context, project, arguments.frozen)
 }
 
@@ -97,7 +98,9 @@ pub fn install_project(
     project: LockedProject,
     is_frozen: bool,
 ) -> Result<Report, Failure> {
-    let LockedProject { mut lock, folder } = project;
+    let LockedProject {
+        mut lock, folder, ..
+    } = project;
     // Check this before the first request: reviewers read the source of an entry, but vault fetches
     // its address.
     check_addresses(context, &lock)?;
@@ -137,7 +140,10 @@ pub fn install_project(
     let links = install.link_skills(&lock.names())?;
     let (done, unchanged) = (outcomes.done.len(), outcomes.unchanged.len());
     let done = count(done, "skill");
-    let text = format!("{DIM}{done} installed, {unchanged} unchanged{DIM:#}");
+    let mut text = format!("{DIM}{done} installed, {unchanged} unchanged{DIM:#}");
+    if !outcomes.done.is_empty() {
+        text = format!("{text}\n{}", linked_text(&links));
+    }
     let view = outcomes.into_result("installed", |installed, unchanged, failed| Installation {
         installed,
         unchanged,

@@ -79,7 +79,7 @@ pub struct Removal {
 
 /// Removes skills that this vault itself signs, and warns of names that are not installed.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    if let Some(project) = arguments.scope.existing_project(context)? {
+    if let Some(project) = arguments.scope.project_to_change(context)? {
         return project::remove_skills(context, project, &arguments.names);
     }
     let vault = context.existing_vault()?;

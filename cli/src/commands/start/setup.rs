@@ -157,7 +157,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         || !arguments.personal && context.ui.may_ask() && project::ask_for_project(context)?;
     if is_for_project {
         let project = LockedProject::read_or_new(context, None)?;
-        return project::set_up_project(context, project);
+        return project::set_up_project(context, &project);
     }
     if !context.ui.may_ask() {
         return Err(fail!(

@@ -97,6 +97,17 @@ pub struct Clash {
     pub theirs: LockEntry,
 }
 
+impl Clash {
+    /// Returns whether the sides differ only in the content of one folder of the project.
+    pub fn is_same_folder(&self) -> bool {
+        let theirs = LockEntry {
+            digest: self.ours.digest,
+            ..self.theirs.clone()
+        };
+        self.ours.is_folder() && self.ours == theirs
+    }
+}
+
 /// The entries of both sides.
 #[derive(Debug, Default)]
 pub struct Merged {

@@ -26,6 +26,7 @@ use super::AdmitError;
 use super::compare::{ComparedSkills, Nearest};
 use crate::installed::installations::{Installation, list_skill_places, read_own_skill};
 use crate::installed::linked_pins;
+use crate::installed::project_skills::{self, ProjectFolder};
 use crate::store::{self, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
@@ -45,6 +46,8 @@ pub struct Neighbours<'v> {
     vault: Option<Cow<'v, Vault>>,
     now: Timestamp,
     compared: Option<ComparedSkills>,
+    /// The project whose skills are compared with their earlier versions, in place of the user's.
+    project: Option<ProjectFolder>,
 }
 
 impl<'v> Neighbours<'v> {
@@ -60,7 +63,33 @@ impl<'v> Neighbours<'v> {
             vault: vault.map(Cow::Borrowed),
             now,
             compared: None,
+            project: None,
         }
+    }
+
+    /// Like [`Self::new`], for skills of a project. The user's own skills only count as look-alikes:
+    /// neither their versions nor their exceptions do, because a lock must install the same
+    /// everywhere.
+    pub fn for_project(vault: Option<&'v Vault>, folder: &ProjectFolder, now: Timestamp) -> Self {
+        Self {
+            project: Some(folder.clone()),
+            ..Self::new(vault, now)
+        }
+    }
+
+    /// Returns the installed version of a skill, if it is intact: the user's own one, or that of the
+    /// project.
+    fn earlier_version(
+        &self,
+        vault: &Vault,
+        name: &SkillName,
+    ) -> Result<Option<Examined>, AdmitError> {
+        let Some(folder) = &self.project else {
+            return read_own(vault, name);
+        };
+        let project = project_skills::find_project(vault, folder)?;
+        let read = project.and_then(|project| project.read_skill(vault, name));
+        Ok(read.and_then(Result::ok))
     }
 
     /// Sets the vault to compare with, once the vault exists: a first command checks its skills
@@ -84,8 +113,14 @@ impl<'v> Neighbours<'v> {
         let Some(vault) = self.vault.as_deref() else {
             return Ok(None);
         };
-        let installed = read_own_skill(vault, &package.name, &vault.trusted()?)?;
-        let Some(manifest) = installed.and_then(|found| found.manifest) else {
+        let manifest = if self.project.is_some() {
+            let installed = self.earlier_version(vault, &package.name)?;
+            installed.map(|found| found.manifest)
+        } else {
+            let installed = read_own_skill(vault, &package.name, &vault.trusted()?)?;
+            installed.and_then(|found| found.manifest)
+        };
+        let Some(manifest) = manifest else {
             return Ok(None);
         };
         let before = own_name(manifest.frontmatter_name.as_deref(), &manifest.name);
@@ -114,15 +149,17 @@ impl<'v> Neighbours<'v> {
         };
         let (mut is_new, mut before) = (true, Vec::new());
         if let Some(vault) = self.vault.as_deref() {
-            before = match read_own(vault, &name)? {
+            before = match self.earlier_version(vault, &name)? {
                 Some(own) => {
                     is_new = false;
-                    // Exceptions in a skill by another author do not apply on this machine.
-                    if vault.is_own_work(&name, &own.signer)? {
+                    // Exceptions in a skill by another author do not apply on this machine, and a
+                    // project has none.
+                    if self.project.is_none() && vault.is_own_work(&name, &own.signer)? {
                         options.waivers.extend(own.manifest.gate.waivers);
                     }
                     own.files
                 }
+                None if self.project.is_some() => Vec::new(),
                 None => files_of_same_name(vault, &name, author.as_deref())?,
             };
         }
@@ -148,6 +185,7 @@ impl<'v> Neighbours<'v> {
         // Compare a copy with its original, so that the gate sees what the copy adds to it.
         if let (Some(nearest), Some(vault)) = (&nearest, self.vault.as_deref())
             && before.is_empty()
+            && self.project.is_none()
         {
             before = nearest.verified_files(vault);
         }

@@ -21,14 +21,11 @@ use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName};
 
 use super::found::{self, Machine};
-use crate::disk::beneath::{BeneathError, HeldEntry, HeldFolder, READABLE};
+use crate::disk::beneath::{BeneathError, HeldEntry, HeldFolder};
 use crate::disk::{self, FileError, Location};
 use crate::installed::project_skills::{self, Project, ProjectError, ProjectFolder, SKILLS, STATE};
 use crate::store;
 use crate::vault::Vault;
-
-/// Content of `.vault/.gitignore`, which keeps vault's files out of the project's repository.
-const IGNORE: &[u8] = b"*\n";
 
 /// The links of a project's skills after [`link_project`].
 #[derive(Clone, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
@@ -78,12 +75,11 @@ pub fn link_project(
     // Write the record before the links: it must name every folder that has links.
     project.store_record()?;
     let state = open_below(folder, Path::new(STATE), true)?;
-    state.put_file(OsStr::new(ignore::NAME), IGNORE, READABLE)?;
-    link_skills(
-        vault,
-        &project,
-        &open_below(folder, Path::new(SKILLS), true)?,
-    )?;
+    if !ignore::ignore_links(&state, &BTreeSet::from(["skills"]))? {
+        links.unignored.push(Path::new(STATE).join(ignore::NAME));
+    }
+    let skills = open_below(folder, Path::new(SKILLS), true)?;
+    let in_the_way = link_skills(vault, &project, &skills)?;
     let agents_by_skill = agents_by_skill(vault, &project);
     for path in project.agent_folders() {
         let no_agents = BTreeSet::new();
@@ -110,13 +106,18 @@ pub fn link_project(
     let aside = vault.new_scratch()?;
     store::drop_bundles(&vault.store_folder(), aside.path(), replaced)?;
     project.store_record()?;
-    Ok(links)
+    // Report it only now, after all others were linked.
+    match in_the_way {
+        Some(path) => Err(ProjectError::InTheWay(path)),
+        None => Ok(links),
+    }
 }
 
 /// Returns the paths in a project's `.vault/skills` at which a link is missing, leads elsewhere or
-/// belongs to no skill. The doctor reports them.
+/// belongs to no skill, and the entries of agents' folders that stand in the place of a link to a
+/// skill.
 pub fn wrong_links(vault: &Vault, project: &Project) -> Result<Vec<PathBuf>, ProjectError> {
-    let mut wrong = Vec::new();
+    let mut wrong = foreign_entries(project)?;
     let folder = HeldFolder::open(project.path())?.descend(Path::new(SKILLS), false);
     let names: BTreeMap<_, _> = match folder {
         Ok(folder) => folder
@@ -141,6 +142,38 @@ pub fn wrong_links(vault: &Vault, project: &Project) -> Result<Vec<PathBuf>, Pro
     let foreign = names.keys().filter(|name| !is_ours(name));
     wrong.extend(foreign.map(|name| project.path().join(SKILLS).join(name)));
     Ok(wrong)
+}
+
+/// Returns the entries of the agents' folders that have the name of a skill and are not vault's link
+/// to it: agents read these instead.
+fn foreign_entries(project: &Project) -> Result<Vec<PathBuf>, ProjectError> {
+    let mut foreign = Vec::new();
+    for below in project.agent_folders() {
+        let folder = match HeldFolder::open(project.path())?.descend(below, false) {
+            Ok(folder) => folder,
+            // Agents that have no such folder, or a link that vault does not follow, see no skill.
+            Err(BeneathError::File(error)) => return Err(error.into()),
+            Err(_) => continue,
+        };
+        for skill in project.skill_names() {
+            let name = OsStr::new(skill.as_str());
+            let expected = HeldEntry::Link(agent_link_target(below, name));
+            if folder
+                .read_entry(name)?
+                .is_some_and(|entry| entry != expected)
+            {
+                foreign.push(project.path().join(below).join(name));
+            }
+        }
+    }
+    Ok(foreign)
+}
+
+/// Returns the target of a skill's link in an agent's folder, relative to that folder, so that the
+/// links still work if the project is moved.
+fn agent_link_target(below: &Path, name: &OsStr) -> PathBuf {
+    let up: PathBuf = below.components().map(|_| "..").collect();
+    up.join(SKILLS).join(name)
 }
 
 fn open_below(
@@ -197,8 +230,14 @@ fn agents_by_skill<'p>(
     read.collect()
 }
 
-/// Creates, switches and removes links in `.vault/skills` until they match the record.
-fn link_skills(vault: &Vault, project: &Project, folder: &HeldFolder) -> Result<(), ProjectError> {
+/// Creates, switches and removes links in `.vault/skills` until they match the record. Returns the
+/// first place of a skill that something else takes.
+fn link_skills(
+    vault: &Vault,
+    project: &Project,
+    folder: &HeldFolder,
+) -> Result<Option<PathBuf>, ProjectError> {
+    let mut in_the_way = None;
     for (name, bundle) in project.skill_bundles() {
         let name = OsStr::new(name.as_str());
         let expected = skill_link_target(vault, bundle);
@@ -206,7 +245,7 @@ fn link_skills(vault: &Vault, project: &Project, folder: &HeldFolder) -> Result<
             Some(HeldEntry::Link(found)) if found == expected => {}
             // Vault makes only links here, so this entry is not its own and is not replaced.
             Some(HeldEntry::Other) => {
-                return Err(ProjectError::InTheWay(folder.path().join(name)));
+                in_the_way.get_or_insert(folder.path().join(name));
             }
             Some(HeldEntry::Link(_)) | None => folder.put_link(name, &expected)?,
         }
@@ -217,7 +256,7 @@ fn link_skills(vault: &Vault, project: &Project, folder: &HeldFolder) -> Result<
             folder.remove_link(&name)?;
         }
     }
-    Ok(())
+    Ok(in_the_way)
 }
 
 /// Links skills into one agent's folder, and removes the links to skills that it no longer shows.
@@ -227,9 +266,7 @@ fn show_skills(
     shown: &BTreeSet<&SkillName>,
     links: &mut ProjectLinks,
 ) -> Result<(), FileError> {
-    // Relative, so that the links still work if the project is moved.
-    let up: PathBuf = below.components().map(|_| "..").collect();
-    let expected = |name: &OsStr| up.join(SKILLS).join(name);
+    let expected = |name: &OsStr| agent_link_target(below, name);
     for name in held.list_names()? {
         let ours = HeldEntry::Link(expected(&name));
         let is_shown = name

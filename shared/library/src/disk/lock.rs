@@ -4,7 +4,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{FileError, Location, file_error, open_private, stat};
@@ -67,6 +67,32 @@ pub(crate) fn take_lock(
                         waited,
                     });
                 }
+                std::thread::sleep(step);
+                waited += step;
+                step = (step * 2).min(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
+/// Takes a lock on a folder itself, waiting like [`take_lock`]. `None` if its file system has no
+/// such locks, as some network file systems.
+pub(crate) fn lock_folder(path: &Path, wait: Duration) -> Result<Option<File>, LockError> {
+    let folder = File::open(path).map_err(|cause| FileError::new("open", path, cause))?;
+    let mut waited = Duration::ZERO;
+    let mut step = Duration::from_millis(2);
+    loop {
+        match folder.try_lock() {
+            Ok(()) => return Ok(Some(folder)),
+            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::WouldBlock) if waited >= wait => {
+                return Err(LockError::Busy {
+                    vault: path.to_owned(),
+                    holder: None,
+                    waited,
+                });
+            }
+            Err(TryLockError::WouldBlock) => {
                 std::thread::sleep(step);
                 waited += step;
                 step = (step * 2).min(Duration::from_millis(50));

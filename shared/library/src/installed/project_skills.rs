@@ -12,8 +12,11 @@
 //! passes as an own skill and fits into no release.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
@@ -22,7 +25,8 @@ use vault_format::name::SkillName;
 use vault_format::root::{RootList, RootState, VaultId};
 
 use super::installations::{Installation, Origin, OriginGroup};
-use crate::disk::beneath::{BeneathError, HeldFolder};
+use crate::disk::beneath::{BeneathError, HeldEntry, HeldFolder};
+use crate::disk::lock::{self, LockError};
 use crate::disk::{self, FileError};
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::folder::PrivateFolder;
@@ -32,6 +36,8 @@ use crate::vault::{Vault, VaultError, first_root};
 const SCHEMA: &str = "vault.project/1";
 const RECORD: &str = "project.json";
 const KEY: &str = "project.key";
+/// Time that a command waits for another one that changes the same project.
+const CHANGE_WAIT: Duration = Duration::from_mins(1);
 /// Folder in a project for vault's own files.
 pub(crate) const STATE: &str = ".vault";
 /// Folder in a project that contains the links to its skills.
@@ -49,6 +55,9 @@ pub enum ProjectError {
     /// Something that vault did not make stands where a link to a skill should be.
     #[error("{} is in the place of a link to a skill, and vault did not make it", .0.display())]
     InTheWay(PathBuf),
+    /// Another command changed the project as long as this one was willing to wait.
+    #[error("another command is changing the project {}", .0.display())]
+    Busy(PathBuf),
     /// A folder below the project can't be opened without following symbolic links.
     #[error(transparent)]
     Folder(#[from] BeneathError),
@@ -95,6 +104,36 @@ impl ProjectFolder {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Waits until no other command changes the project, for a minute at most, and keeps others from
+    /// doing so. A command that reads `vault.lock` and writes it later must hold this in between.
+    pub fn begin_change(&self) -> Result<ProjectChange, ProjectError> {
+        match lock::lock_folder(&self.path, CHANGE_WAIT) {
+            Ok(folder) => Ok(ProjectChange { _folder: folder }),
+            Err(LockError::Busy { vault, .. }) => Err(ProjectError::Busy(vault)),
+            Err(LockError::File(error)) => Err(error.into()),
+        }
+    }
+
+    /// Fails if something that vault did not make is in the place of the link to a skill.
+    pub fn check_place(&self, name: &SkillName) -> Result<(), ProjectError> {
+        let skills = match HeldFolder::open(&self.path)?.descend(Path::new(SKILLS), false) {
+            Err(BeneathError::Missing(_)) => return Ok(()),
+            skills => skills?,
+        };
+        let name = OsStr::new(name.as_str());
+        match skills.read_entry(name)? {
+            Some(HeldEntry::Other) => Err(ProjectError::InTheWay(skills.path().join(name))),
+            Some(HeldEntry::Link(_)) | None => Ok(()),
+        }
+    }
+}
+
+/// A project while one command changes it. Dropping it lets the next one go on.
+#[derive(Debug)]
+pub struct ProjectChange {
+    /// The open and locked folder; `None` if its file system has no such locks.
+    _folder: Option<File>,
 }
 
 /// The content of `project.json`.

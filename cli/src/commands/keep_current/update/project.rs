@@ -77,7 +77,7 @@ pub fn update_project(
     names: &[SkillRef],
     only_diff: bool,
 ) -> Result<Report, Failure> {
-    let LockedProject { lock, folder } = project;
+    let LockedProject { lock, folder, .. } = project;
     check_addresses(context, &lock)?;
     let entries = find_entries(&lock, names)?;
     let path = folder.path().to_owned();

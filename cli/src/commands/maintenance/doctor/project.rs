@@ -37,7 +37,7 @@ pub fn examine_project(context: &Context, project: &LockedProject) -> Result<Rep
     for skill in state
         .skills
         .iter()
-        .filter(|skill| skill.state != LockState::Installed)
+        .filter(|skill| !matches!(skill.state, LockState::Installed | LockState::Hidden))
     {
         let is_damaged = skill.state == LockState::Damaged;
         let difference = match &skill.damage {

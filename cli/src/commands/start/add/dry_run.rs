@@ -31,6 +31,7 @@ use crate::{
         },
         audit_report::audited_skill,
         project_lock::{Lock, LockEntry},
+        project_scope::LockedProject,
     },
 };
 
@@ -115,11 +116,11 @@ impl ContextCost {
 }
 
 /// Scans the skills, predicts the effect of adding each, and creates the report. Creates no vault.
-/// With `lock`, they would be added to its project.
+/// With `project`, they would be added to it.
 pub fn check_skills(
     items: Vec<GatherResult<SkillToAdd>>,
     report: SkillsReport<'_>,
-    lock: Option<&Lock>,
+    project: Option<&LockedProject>,
 ) -> Result<Report, Failure> {
     let context = report.context;
     let single = items.len() == 1;
@@ -127,8 +128,13 @@ pub fn check_skills(
     let mut judge = SkillJudge {
         context,
         vault: vault.as_ref(),
-        lock,
-        neighbours: Neighbours::new(vault.as_ref(), SystemClock.now()),
+        lock: project.map(|project| &project.lock),
+        neighbours: match project {
+            Some(project) => {
+                Neighbours::for_project(vault.as_ref(), &project.folder, SystemClock.now())
+            }
+            None => Neighbours::new(vault.as_ref(), SystemClock.now()),
+        },
         names: BTreeSet::new(),
         lines: Vec::new(),
     };
@@ -249,7 +255,9 @@ impl SkillJudge<'_> {
             Err(AdmitError::Blocked { findings }) => {
                 lines.extend(findings.iter().map(|finding| texts.render_finding(finding)));
                 lines.push(format!("{BAD}✗ would be refused{BAD:#} {label}"));
-                lines.extend(allow_hint(findings.iter()).map(|hint| format!("  {hint}")));
+                // A project takes no exceptions.
+                let hint = allow_hint(findings.iter()).filter(|_| self.lock.is_none());
+                lines.extend(hint.map(|hint| format!("  {hint}")));
                 let outcome = Outcome::Blocked;
                 Ok(CheckedSkill {
                     audit: audited_skill(&source, outcome, None, &findings),

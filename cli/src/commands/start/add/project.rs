@@ -21,8 +21,8 @@ use crate::{
     errors::{ErrorCode, Failure},
     output::{DIM, Report, clean, join, paint},
     tasks::{
-        admission::{admission_failure, texts::Texts},
-        project_install::ProjectInstaller,
+        admission::texts::Texts,
+        project_install::{ProjectInstaller, project_failure},
         project_lock::{self, Lock, LockEntry},
         project_scope::LockedProject,
     },
@@ -89,7 +89,7 @@ pub fn add_skills(
     items: Vec<GatherResult<SkillToAdd>>,
     report: SkillsReport<'_>,
 ) -> Result<Report, Failure> {
-    let LockedProject { lock, folder } = project;
+    let LockedProject { lock, folder, .. } = project;
     let single = items.len() == 1;
     let path = folder.path().to_owned();
     let before = lock.skills.clone();
@@ -175,7 +175,7 @@ impl ProjectAdder<'_> {
         source: Source,
         options: &vault_library::admit::Options,
     ) -> Result<(AdmitReport, Option<String>), Failure> {
-        let failed = |error| admission_failure(label, texts, error);
+        let failed = |error| project_failure(label, texts, error);
         let folder = folder_inside(&source);
         let mut candidate =
             examine_candidate(source, options, &mut self.install.neighbours()).map_err(failed)?;

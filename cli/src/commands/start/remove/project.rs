@@ -28,14 +28,16 @@ pub struct RemovedFromProject {
     links: ProjectLinks,
 }
 
-/// Removes the named skills from the lock, and then from the project whatever the lock does not
-/// name.
+/// Removes the named skills from the lock and from the project. The lock may lack one that is
+/// installed.
 pub fn remove_skills(
     context: &Context,
     project: LockedProject,
     names: &[String],
 ) -> Result<Report, Failure> {
-    let LockedProject { mut lock, folder } = project;
+    let LockedProject {
+        mut lock, folder, ..
+    } = project;
     let path = folder.path().to_owned();
     let known = lock.names();
     let install = ProjectInstaller::new(context, folder)?;
@@ -54,7 +56,11 @@ pub fn remove_skills(
     if !unlocked.is_empty() {
         lock.record(context)?;
     }
-    let links = install.link_skills(&lock.names())?;
+    // Other skills stay, also if the lock does not name them: the user named these only.
+    let mut keep = install.installed_names()?;
+    keep.retain(|name| !names.iter().any(|named| named == name.as_str()));
+    keep.extend(lock.names());
+    let links = install.link_skills(&keep)?;
     // The project may have a skill that was removed from the lock by hand.
     let unknown = others.into_iter().filter(|name| {
         let mut removed = links.removed.iter();
