@@ -44,7 +44,7 @@ pub struct FirstOwner {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Outcome {
-    /// The answer to an HTTP request.
+    /// The response to the web request that the event carried, for the gateway to send.
     Http(Box<Answer>),
     /// The report of background work, for the schedule.
     Work(Report),

@@ -27,7 +27,7 @@ pub struct Release {
     pub added: u64,
     /// Number of skills that have another bundle than in the previous release.
     pub changed: u64,
-    /// Number of skills of the previous release that it does not have.
+    /// Number of skills of the previous release that this release no longer has.
     pub removed: u64,
     /// Number of skills in the release; null if it was published before this was recorded.
     pub skills: Option<u64>,

@@ -18,9 +18,9 @@ pub fn without_credentials(text: &str) -> String {
         shown.push_str("//");
         shown.push_str(&left[..left.len() - rest.len()]);
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // A `/`, `?` or `#` in a password seems to end the host. So with a password, or with what
-        // may be one, everything up to the last `@` is hidden.
-        // So is what follows many addresses, so that the work does not grow with their number.
+        // A `/`, `?` or `#` in a password looks like the end of the host. So if the address may
+        // have a password, everything up to the last `@` is hidden. The last of `MAX_ADDRESSES`
+        // addresses is treated like that too, with all text after it, to bound the work.
         let may_be_long = authority.contains(':') && !is_host_and_port(authority, rest);
         let credentials = if may_be_long || number == MAX_ADDRESSES {
             rest

@@ -229,7 +229,7 @@ impl Judge<'_> {
 
     /// Whose address a call sends to; `None` if the secret may go there.
     fn receiver(&self, sink: &Sink, state: State, store: &Store) -> Option<Party> {
-        // One variable of the environment is no secret of somebody else. A token in a header is
+        // One environment variable is no secret of somebody else. A token in a header is
         // used, wherever the service is. A whole file in one is not.
         if state.is_narrow && store.is_environment()
             || state.is_header

@@ -166,12 +166,13 @@ fn check_revision(name: &str) -> Result<(), String> {
     ))
 }
 
-/// A program or a variable of the environment that a skill works with. It is information only.
+/// A program or environment variable that a skill works with, as its author states it. Shown to
+/// people; nothing checks or enforces it.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Need {
     /// A program in `PATH`.
     Program(String),
-    /// A variable of the environment, without the `$`.
+    /// The name of an environment variable, without the `$`.
     Variable(String),
 }
 

@@ -13,7 +13,7 @@ family!(
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-CR-001", "private-key-read", Severity::High), // malicious 2, alone 0; real 6, flagged 3
+        rule: rule("VG-CR-001", "private-key-read", Severity::High), // finds 2 malicious skills, sole flag on 0; finds 6 real skills, flags 3
         places: COMMANDS,
         needs: &[
             &[
@@ -50,7 +50,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-002", "system-secret-read", Severity::Critical), // malicious 4, alone 1; real 5, flagged 1
+        rule: rule("VG-CR-002", "system-secret-read", Severity::Critical), // finds 4 malicious skills, sole flag on 1; finds 5 real skills, flags 1
         places: COMMANDS,
         needs: &[&[
             "169.254.169.254",
@@ -94,7 +94,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-003", "stores-collected", Severity::Critical), // malicious 4, alone 1; real 11, flagged 3
+        rule: rule("VG-CR-003", "stores-collected", Severity::Critical), // finds 4 malicious skills, sole flag on 1; finds 11 real skills, flags 3
         scope: Scope::Block,
         places: COMMANDS,
         needs: &[
@@ -149,7 +149,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-005", "asks-for-secret", Severity::High), // malicious 1, alone 1; real 0, flagged 0
+        rule: rule("VG-CR-005", "asks-for-secret", Severity::High), // finds 1 malicious skill, sole flag on 1; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN,
         needs: &[
@@ -181,7 +181,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-006", "wallet-material", Severity::High), // malicious 1, alone 0; real 0, flagged 0
+        rule: rule("VG-CR-006", "wallet-material", Severity::High), // finds 1 malicious skill, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: PROSE | CODE | SHELL | FRONT | HIDDEN | DECODED,
         needs: &[
@@ -213,7 +213,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-010", "forged-password-prompt", Severity::Critical), // malicious 1, alone 0; real 0, flagged 0
+        rule: rule("VG-CR-010", "forged-password-prompt", Severity::Critical), // finds 1 malicious skill, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: CODE | SHELL | DECODED | FRONT | HIDDEN,
         needs: &[
@@ -245,7 +245,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-007", "secret-files-named", Severity::Medium), // malicious 3, alone 0; real 15, flagged 0
+        rule: rule("VG-CR-007", "secret-files-named", Severity::Medium), // finds 3 malicious skills, sole flag on 0; finds 15 real skills, flags 0
         act: Act::Hint(2),
         places: ANY,
         needs: &[&[
@@ -267,7 +267,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-CR-008", "secrets-filtered", Severity::High), // malicious 1, alone 0; real 0, flagged 0
+        rule: rule("VG-CR-008", "secrets-filtered", Severity::High), // finds 1 malicious skill, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[

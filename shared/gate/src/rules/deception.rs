@@ -10,7 +10,7 @@ const TEXT: u16 = PROSE | FRONT | HIDDEN | COMMENT | HEAD | PLAIN | DECODED;
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-DC-001", "secrecy-with-act", Severity::High), // malicious 5, alone 1; real 9, flagged 4
+        rule: rule("VG-DC-001", "secrecy-with-act", Severity::High), // finds 5 malicious skills, sole flag on 1; finds 9 real skills, flags 4
         scope: Scope::Block,
         places: TEXT | CODE,
         needs: &[
@@ -76,7 +76,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-002", "secrecy", Severity::Medium), // malicious 3, alone 0; real 15, flagged 0
+        rule: rule("VG-DC-002", "secrecy", Severity::Medium), // finds 3 malicious skills, sole flag on 0; finds 15 real skills, flags 0
         act: Act::Hint(4),
         places: TEXT,
         needs: &[&[
@@ -116,7 +116,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-004", "no-question-about-money", Severity::High), // malicious 0, alone 0; real 2, flagged 0
+        rule: rule("VG-DC-004", "no-question-about-money", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 2 real skills, flags 0
         act: Act::Warn,
         scope: Scope::Block,
         places: TEXT,
@@ -160,7 +160,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-005", "lies-to-user", Severity::High), // malicious 2, alone 0; real 4, flagged 0
+        rule: rule("VG-DC-005", "lies-to-user", Severity::High), // finds 2 malicious skills, sole flag on 0; finds 4 real skills, flags 0
         act: Act::Warn,
         scope: Scope::Block,
         places: TEXT,
@@ -195,7 +195,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-006", "not-removable", Severity::High), // malicious 1, alone 1; real 0, flagged 0
+        rule: rule("VG-DC-006", "not-removable", Severity::High), // finds 1 malicious skill, sole flag on 1; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: TEXT,
         needs: &[
@@ -231,7 +231,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DC-007", "wider-than-asked", Severity::Medium), // malicious 2, alone 0; real 6, flagged 0
+        rule: rule("VG-DC-007", "wider-than-asked", Severity::Medium), // finds 2 malicious skills, sole flag on 0; finds 6 real skills, flags 0
         act: Act::Hint(4),
         scope: Scope::Block,
         places: TEXT,

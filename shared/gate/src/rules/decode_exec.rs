@@ -14,7 +14,7 @@ family!(
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-DE-001", "decode-pipe-shell"), // malicious 22, alone 0; real 1, flagged 1
+        rule: rule("VG-DE-001", "decode-pipe-shell"), // finds 22 malicious skills, sole flag on 0; finds 1 real skill, flags 1
         places: COMMANDS & !DECODED,
         needs: &[&[
             "base64",
@@ -55,7 +55,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DE-003", "exec-decoded"), // malicious 1, alone 1; real 2, flagged 2
+        rule: rule("VG-DE-003", "exec-decoded"), // finds 1 malicious skill, sole flag on 1; finds 2 real skills, flags 2
         places: CODE | SHELL | PROSE | DECODED | FRONT | HIDDEN,
         needs: &[
             &[
@@ -100,7 +100,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DE-004", "exec-decoded-later"), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-DE-004", "exec-decoded-later"), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: CODE | SHELL | DECODED | FRONT | HIDDEN,
         needs: &[
@@ -137,7 +137,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DE-005", "decoded-command"), // malicious 23, alone 0; real 2, flagged 2
+        rule: rule("VG-DE-005", "decoded-command"), // finds 23 malicious skills, sole flag on 0; finds 2 real skills, flags 2
         places: DECODED,
         needs: &[&[
             "curl",
@@ -177,7 +177,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DE-006", "decoded-address"), // malicious 25, alone 1; real 0, flagged 0
+        rule: rule("VG-DE-006", "decoded-address"), // finds 25 malicious skills, sole flag on 1; finds 0 real skills, flags 0
         places: DECODED,
         needs: &[&["http://", "https://"]],
         all: &[r"https?://[a-z0-9.-]+\.[a-z]{2,}|https?://(?:\d{1,3}\.){3}\d"],

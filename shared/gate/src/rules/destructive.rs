@@ -10,7 +10,7 @@ family!("AST01", "What is gone does not come back.");
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-DS-001", "wipe", Severity::Critical), // malicious 1, alone 0; real 7, flagged 3
+        rule: rule("VG-DS-001", "wipe", Severity::Critical), // finds 1 malicious skill, sole flag on 0; finds 7 real skills, flags 3
         places: COMMANDS,
         needs: &[&[
             "rm ",
@@ -42,7 +42,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-002", "disk-overwritten", Severity::Critical), // malicious 0, alone 0; real 1, flagged 1
+        rule: rule("VG-DS-002", "disk-overwritten", Severity::Critical), // finds 0 malicious skills, sole flag on 0; finds 1 real skill, flags 1
         places: COMMANDS,
         needs: &[&[
             "dd ",
@@ -67,7 +67,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-003", "traces-erased", Severity::High), // malicious 5, alone 5; real 1, flagged 0
+        rule: rule("VG-DS-003", "traces-erased", Severity::High), // finds 5 malicious skills, sole flag on 5; finds 1 real skill, flags 0
         places: COMMANDS,
         needs: &[&[
             "history -c",
@@ -102,7 +102,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-004", "files-encrypted", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-DS-004", "files-encrypted", Severity::Critical), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: CODE | SHELL | DECODED | FRONT | HIDDEN,
         needs: &[
@@ -142,7 +142,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-006", "flood", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-DS-006", "flood", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: SHELL | CODE | DECODED | FRONT | HIDDEN,
         needs: &[
@@ -187,7 +187,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-007", "erases-much", Severity::Medium), // malicious 2, alone 0; real 5, flagged 0
+        rule: rule("VG-DS-007", "erases-much", Severity::Medium), // finds 2 malicious skills, sole flag on 0; finds 5 real skills, flags 0
         act: Act::Hint(4),
         places: SHELL | CODE | PROSE | COMMENT,
         needs: &[&[
@@ -211,7 +211,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-008", "database-files-deleted", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-DS-008", "database-files-deleted", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: COMMANDS,
         needs: &[
@@ -253,7 +253,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DS-009", "phishing-order", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-DS-009", "phishing-order", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN,
         needs: &[

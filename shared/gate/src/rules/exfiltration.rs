@@ -12,7 +12,7 @@ family!("AST01", "What is sent once cannot be taken back.");
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-EX-001", "environment-sent", Severity::Critical), // malicious 5, alone 4; real 0, flagged 0
+        rule: rule("VG-EX-001", "environment-sent", Severity::Critical), // finds 5 malicious skills, sole flag on 4; finds 0 real skills, flags 0
         places: COMMANDS,
         needs: &[
             &["curl", "wget", "nc ", "ncat", "netcat"],
@@ -37,7 +37,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-002", "secret-file-sent", Severity::Critical), // malicious 0, alone 0; real 2, flagged 2
+        rule: rule("VG-EX-002", "secret-file-sent", Severity::Critical), // finds 0 malicious skills, sole flag on 0; finds 2 real skills, flags 2
         places: COMMANDS,
         needs: &[
             &[
@@ -141,7 +141,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-003", "machine-facts-sent", Severity::High), // malicious 0, alone 0; real 1, flagged 1
+        rule: rule("VG-EX-003", "machine-facts-sent", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 1 real skill, flags 1
         places: COMMANDS,
         needs: &[
             &["curl", "wget"],
@@ -180,7 +180,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-004", "secret-piped-out", Severity::Critical), // malicious 6, alone 5; real 0, flagged 0
+        rule: rule("VG-EX-004", "secret-piped-out", Severity::Critical), // finds 6 malicious skills, sole flag on 5; finds 0 real skills, flags 0
         places: COMMANDS,
         needs: &[
             &["curl", "wget", "nc ", "ncat", "socat", "ssh ", "mail"],
@@ -223,7 +223,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-005", "foreign-secret-sent", Severity::Critical), // malicious 14, alone 0; real 3, flagged 1
+        rule: rule("VG-EX-005", "foreign-secret-sent", Severity::Critical), // finds 14 malicious skills, sole flag on 0; finds 3 real skills, flags 1
         scope: Scope::Block,
         places: COMMANDS,
         needs: &[
@@ -276,7 +276,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-006", "name-lookup-leak", Severity::Critical), // malicious 4, alone 3; real 1, flagged 1
+        rule: rule("VG-EX-006", "name-lookup-leak", Severity::Critical), // finds 4 malicious skills, sole flag on 3; finds 1 real skill, flags 1
         places: COMMANDS,
         needs: &[&[
             "dig ",
@@ -311,7 +311,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-007", "environment-posted", Severity::Critical), // malicious 4, alone 1; real 2, flagged 2
+        rule: rule("VG-EX-007", "environment-posted", Severity::Critical), // finds 4 malicious skills, sole flag on 1; finds 2 real skills, flags 2
         scope: Scope::Block,
         places: CODE | SHELL | DECODED | FRONT | HIDDEN,
         needs: &[
@@ -355,7 +355,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-008", "secret-file-posted", Severity::Critical), // malicious 1, alone 0; real 6, flagged 1
+        rule: rule("VG-EX-008", "secret-file-posted", Severity::Critical), // finds 1 malicious skill, sole flag on 0; finds 6 real skills, flags 1
         scope: Scope::Section,
         places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[
@@ -428,7 +428,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-024", "settings-file-posted", Severity::Medium), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-EX-024", "settings-file-posted", Severity::Medium), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         act: Act::Warn,
         scope: Scope::Section,
         places: CODE | DECODED,
@@ -452,7 +452,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "VG-EX-021",
             "secret-file-packed-and-sent",
             Severity::Critical,
-        ), // malicious 0, alone 0; real 0, flagged 0
+        ), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: SHELL | DECODED | DATA | FRONT,
         needs: &[
@@ -499,7 +499,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-010", "capture-sent", Severity::Critical), // malicious 2, alone 0; real 0, flagged 0
+        rule: rule("VG-EX-010", "capture-sent", Severity::Critical), // finds 2 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: ANY,
         needs: &[
@@ -544,7 +544,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-016", "secrets-gathered", Severity::High), // malicious 3, alone 3; real 0, flagged 0
+        rule: rule("VG-EX-016", "secrets-gathered", Severity::High), // finds 3 malicious skills, sole flag on 3; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[
@@ -566,7 +566,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-017", "secret-encoded-and-sent", Severity::Critical), // malicious 1, alone 1; real 0, flagged 0
+        rule: rule("VG-EX-017", "secret-encoded-and-sent", Severity::Critical), // finds 1 malicious skill, sole flag on 1; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[

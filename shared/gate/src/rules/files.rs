@@ -22,46 +22,46 @@ pub(super) const RULES: &[ScanRule] = &[
 ];
 
 const LOCKED: ScanRule = ScanRule {
-    rule: rule("VG-FI-001", "encrypted-archive", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+    rule: rule("VG-FI-001", "encrypted-archive", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
     message: "the archive is encrypted, so its content cannot be scanned",
     mend: "ship the files themselves",
     ..RULE
 };
 const ARCHIVE: ScanRule = ScanRule {
-    rule: rule("VG-FI-002", "archive-unread", Severity::Low), // malicious 0, alone 0; real 0, flagged 0
+    rule: rule("VG-FI-002", "archive-unread", Severity::Low), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
     act: Act::Warn,
     message: "not everything that is packed or encoded in this file could be read, so it was not scanned",
     mend: "ship the files themselves",
     ..RULE
 };
 const MASKED: ScanRule = ScanRule {
-    rule: rule("VG-FI-003", "masked-ending", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+    rule: rule("VG-FI-003", "masked-ending", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
     message: "the file's name hides what it is",
     mend: "give it the ending of what it is",
     ..RULE
 };
 const CUT: ScanRule = ScanRule {
-    rule: rule("VG-FI-004", "scan-cut", Severity::Medium), // malicious 0, alone 0; real 0, flagged 0
+    rule: rule("VG-FI-004", "scan-cut", Severity::Medium), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
     message: "there is more in the file than is scanned; the rest was not",
     mend: "split it, or leave it out",
     ..RULE
 };
 const COMPILED: ScanRule = ScanRule {
-    rule: rule("VG-FI-005", "compiled-code", Severity::Medium), // malicious 0, alone 0; real 1, flagged 0
+    rule: rule("VG-FI-005", "compiled-code", Severity::Medium), // finds 0 malicious skills, sole flag on 0; finds 1 real skill, flags 0
     act: Act::Warn,
     message: "this is compiled code, which nobody can read",
     mend: "ship its source",
     ..RULE
 };
 const DAMAGED: ScanRule = ScanRule {
-    rule: rule("VG-FI-006", "not-utf-8", Severity::Low), // malicious 0, alone 0; real 0, flagged 0
+    rule: rule("VG-FI-006", "not-utf-8", Severity::Low), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
     act: Act::Hint(1),
     message: "the text is not UTF-8",
     mend: "save it as UTF-8",
     ..RULE
 };
 const PROGRAM_INSIDE: ScanRule = ScanRule {
-    rule: rule("VG-FI-007", "program-in-archive", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+    rule: rule("VG-FI-007", "program-in-archive", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
     message: "the archive holds a program",
     mend: "ship its source, or say in SKILL.md where the program comes from",
     ..RULE

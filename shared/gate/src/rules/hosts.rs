@@ -77,7 +77,7 @@ impl<'a> Host<'a> {
         domain.split_once('.')
     }
 
-    /// Whether it is that domain or below it.
+    /// Whether the host is `domain` itself or a subdomain of it.
     pub(crate) fn is_below(&self, domain: &str) -> bool {
         is_below(&self.name, domain)
     }
@@ -199,7 +199,7 @@ pub(crate) struct Url<'a> {
     pub host: Host<'a>,
     /// What follows the host.
     pub path: &'a str,
-    /// Whether it is plain HTTP.
+    /// Whether the address is plain HTTP.
     pub plain: bool,
 }
 

@@ -12,7 +12,7 @@ family!("AST01", "What is sent once cannot be taken back.");
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-EX-009", "told-to-send", Severity::High), // malicious 5, alone 0; real 5, flagged 1
+        rule: rule("VG-EX-009", "told-to-send", Severity::High), // finds 5 malicious skills, sole flag on 0; finds 5 real skills, flags 1
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN | PLAIN,
         needs: &[
@@ -68,7 +68,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-011", "standing-order-upload", Severity::High), // malicious 1, alone 0; real 0, flagged 0
+        rule: rule("VG-EX-011", "standing-order-upload", Severity::High), // finds 1 malicious skill, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN | COMMENT | SHELL | HEAD | PLAIN,
         needs: &[
@@ -90,7 +90,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-018", "speaks-of-sending", Severity::Medium), // malicious 2, alone 2; real 0, flagged 0
+        rule: rule("VG-EX-018", "speaks-of-sending", Severity::Medium), // finds 2 malicious skills, sole flag on 2; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN | COMMENT | PLAIN,
         needs: &[
@@ -132,7 +132,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-020", "data-to-free-host", Severity::High), // malicious 3, alone 1; real 4, flagged 0
+        rule: rule("VG-EX-020", "data-to-free-host", Severity::High), // finds 3 malicious skills, sole flag on 1; finds 4 real skills, flags 0
         places: COMMANDS,
         needs: &[
             &["://"],
@@ -204,7 +204,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-022", "secret-file-to-be-sent", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-EX-022", "secret-file-to-be-sent", Severity::Critical), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         places: PROSE | FRONT | HIDDEN | PLAIN,
         needs: &[
             &["://"],
@@ -241,7 +241,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-023", "leak-through-image", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-EX-023", "leak-through-image", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         places: PROSE | FRONT | HIDDEN | PLAIN,
         needs: &[
             &["]("],
@@ -271,7 +271,7 @@ pub(super) const RULES: &[ScanRule] = &[
             "VG-EX-025",
             "secret-file-beside-address",
             Severity::Critical,
-        ), // malicious 0, alone 0; real 2, flagged 2
+        ), // finds 0 malicious skills, sole flag on 0; finds 2 real skills, flags 2
         places: PROSE | FRONT | HIDDEN | PLAIN,
         needs: &[
             &["://"],
@@ -336,7 +336,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-EX-026", "secret-file-then-address", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-EX-026", "secret-file-then-address", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         act: Act::Warn,
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN | PLAIN,

@@ -16,7 +16,7 @@ const TEXT: u16 = PROSE | FRONT | HIDDEN | HEAD | PLAIN | COMMENT | TABLE;
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-LU-001", "archive-with-password", Severity::Critical), // malicious 28, alone 0; real 1, flagged 0
+        rule: rule("VG-LU-001", "archive-with-password", Severity::Critical), // finds 28 malicious skills, sole flag on 0; finds 1 real skill, flags 0
         scope: Scope::Section,
         places: TEXT,
         needs: &[
@@ -57,7 +57,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-002", "program-link", Severity::High), // malicious 36, alone 0; real 3, flagged 1
+        rule: rule("VG-LU-002", "program-link", Severity::High), // finds 36 malicious skills, sole flag on 0; finds 3 real skills, flags 1
         scope: Scope::Section,
         places: TEXT,
         needs: &[
@@ -94,7 +94,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-003", "page-with-command", Severity::High), // malicious 16, alone 0; real 0, flagged 0
+        rule: rule("VG-LU-003", "page-with-command", Severity::High), // finds 16 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: TEXT,
         needs: &[
@@ -150,7 +150,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-004", "prerequisite-on-free-host", Severity::High), // malicious 8, alone 0; real 0, flagged 0
+        rule: rule("VG-LU-004", "prerequisite-on-free-host", Severity::High), // finds 8 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Section,
         places: TEXT,
         needs: &[
@@ -201,7 +201,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-005", "unknown-prerequisite", Severity::High), // malicious 26, alone 0; real 0, flagged 0
+        rule: rule("VG-LU-005", "unknown-prerequisite", Severity::High), // finds 26 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Section,
         places: TEXT,
         needs: &[
@@ -235,7 +235,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-008", "tool-from-its-own-page", Severity::Medium), // malicious 9, alone 0; real 9, flagged 0
+        rule: rule("VG-LU-008", "tool-from-its-own-page", Severity::Medium), // finds 9 malicious skills, sole flag on 0; finds 9 real skills, flags 0
         scope: Scope::Section,
         places: PROSE | HIDDEN | PLAIN,
         needs: &[
@@ -269,7 +269,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-006", "paste-into-terminal", Severity::Medium), // malicious 6, alone 0; real 5, flagged 0
+        rule: rule("VG-LU-006", "paste-into-terminal", Severity::Medium), // finds 6 malicious skills, sole flag on 0; finds 5 real skills, flags 0
         act: Act::Hint(5),
         places: TEXT,
         needs: &[
@@ -286,7 +286,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-LU-007", "useless-without", Severity::Medium), // malicious 5, alone 0; real 1, flagged 0
+        rule: rule("VG-LU-007", "useless-without", Severity::Medium), // finds 5 malicious skills, sole flag on 0; finds 1 real skill, flags 0
         act: Act::Hint(4),
         places: TEXT,
         needs: &[&[

@@ -4,9 +4,10 @@
 //! and texts that it must pass; a test runs them through the whole gate.
 //!
 //! The comment at each rule has its figures on the tuned part of `tests/gate-accuracy`: in how many
-//! of 166 malicious skills it finds something, on how many of them it alone flags, in how many of
-//! 3,242 real skills it finds something, and how many of those it flags. A rule without malicious
-//! skills there stands for what its examples show, which no other rule flags (a test holds this).
+//! of 166 malicious skills it finds something, how many of those no other rule flags (`sole flag
+//! on`), in how many of 3,242 real skills it finds something, and how many of those it flags. A
+//! rule without malicious skills there stands for what its examples show, which no other rule flags
+//! (a test holds this).
 
 /// What the rules of a file share: their category, the reason why they exist, and their severity
 /// where it is one for all. Makes the function `rule` from the rest.

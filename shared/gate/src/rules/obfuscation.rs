@@ -11,7 +11,7 @@ family!(
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-OB-001", "packed-script", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-OB-001", "packed-script", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: CODE | SHELL | DECODED,
         needs: &[&["eval(function(p,a,c,k", "_0x", "jsfuck", "[][(![]+[])"]],
@@ -24,7 +24,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-002", "assembled-from-codes", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-OB-002", "assembled-from-codes", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         places: CODE | SHELL | DECODED,
         needs: &[
             &["chr(", "fromcharcode", "\\x"],
@@ -45,7 +45,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-003", "builtins-by-name", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-OB-003", "builtins-by-name", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[
             &[
@@ -71,7 +71,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-004", "far-to-the-right", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-OB-004", "far-to-the-right", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         places: ANY & !TABLE,
         needs: &[&[
             "                                                                                                                                ",
@@ -90,7 +90,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-005", "serialised-code", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-OB-005", "serialised-code", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[
             &[
@@ -112,7 +112,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-009", "hidden-file-run", Severity::High), // malicious 2, alone 2; real 0, flagged 0
+        rule: rule("VG-OB-009", "hidden-file-run", Severity::High), // finds 2 malicious skills, sole flag on 2; finds 0 real skills, flags 0
         places: CODE | SHELL | DECODED | FRONT | HIDDEN,
         needs: &[
             &["exec(", "eval(", "bash ", "sh ", "python", "import_module"],
@@ -128,7 +128,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-010", "masked-name", Severity::Medium), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-OB-010", "masked-name", Severity::Medium), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         act: Act::Warn,
         places: ANY,
         needs: &[
@@ -146,7 +146,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-OB-008", "defanged-address", Severity::Medium), // malicious 1, alone 1; real 0, flagged 0
+        rule: rule("VG-OB-008", "defanged-address", Severity::Medium), // finds 1 malicious skill, sole flag on 1; finds 0 real skills, flags 0
         places: PROSE | SHELL | CODE | FRONT | HIDDEN,
         needs: &[
             &["hxxp", "[.]", "(dot)"],

@@ -26,7 +26,7 @@ family!(
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-PE-001", "authorized-keys", Severity::Critical), // malicious 0, alone 0; real 3, flagged 0
+        rule: rule("VG-PE-001", "authorized-keys", Severity::Critical), // finds 0 malicious skills, sole flag on 0; finds 3 real skills, flags 0
         places: COMMANDS,
         needs: &[&["authorized_keys"]],
         all: &[
@@ -48,7 +48,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-002", "shell-profile-hook", Severity::High), // malicious 0, alone 0; real 1, flagged 1
+        rule: rule("VG-PE-002", "shell-profile-hook", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 1 real skill, flags 1
         scope: Scope::Block,
         places: COMMANDS,
         needs: &[
@@ -121,7 +121,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-003", "timer-with-download", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-PE-003", "timer-with-download", Severity::Critical), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: COMMANDS,
         needs: &[
@@ -158,7 +158,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-005", "approval-switched-off", Severity::High), // malicious 0, alone 0; real 1, flagged 0
+        rule: rule("VG-PE-005", "approval-switched-off", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 1 real skill, flags 0
         act: Act::Warn,
         places: DATA | SHELL | CODE | PROSE | FRONT,
         needs: &[&[
@@ -185,7 +185,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-006", "settings-piped", Severity::High), // malicious 1, alone 1; real 0, flagged 0
+        rule: rule("VG-PE-006", "settings-piped", Severity::High), // finds 1 malicious skill, sole flag on 1; finds 0 real skills, flags 0
         places: SHELL | DATA | FRONT | HIDDEN,
         needs: &[&[".claude/"], &["| sed", "| tee", "|sed", "../"]],
         all: &[
@@ -198,7 +198,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-007", "planted-memory", Severity::High), // malicious 1, alone 0; real 2, flagged 0
+        rule: rule("VG-PE-007", "planted-memory", Severity::High), // finds 1 malicious skill, sole flag on 0; finds 2 real skills, flags 0
         scope: Scope::Block,
         places: PROSE | FRONT | HIDDEN | DATA | COMMENT,
         needs: &[
@@ -249,7 +249,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-009", "loader-variable", Severity::High), // malicious 1, alone 1; real 0, flagged 0
+        rule: rule("VG-PE-009", "loader-variable", Severity::High), // finds 1 malicious skill, sole flag on 1; finds 0 real skills, flags 0
         places: SHELL | CODE | DATA | DECODED | PROSE | FRONT | HIDDEN,
         needs: &[&[
             "ld_preload",
@@ -272,7 +272,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-010", "agent-files-written", Severity::High), // malicious 1, alone 0; real 30, flagged 2
+        rule: rule("VG-PE-010", "agent-files-written", Severity::High), // finds 1 malicious skill, sole flag on 0; finds 30 real skills, flags 2
         places: COMMANDS,
         needs: &[&[
             ".claude",
@@ -334,7 +334,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-011", "other-skills-written", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-PE-011", "other-skills-written", Severity::Critical), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: COMMANDS,
         needs: &[&["skills/", "skill.md", "skills')"]],
@@ -360,7 +360,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-012", "model-address-changed", Severity::Critical), // malicious 0, alone 0; real 1, flagged 0
+        rule: rule("VG-PE-012", "model-address-changed", Severity::Critical), // finds 0 malicious skills, sole flag on 0; finds 1 real skill, flags 0
         places: COMMANDS,
         needs: &[
             &["base_url", "api_base", "api_url", "baseurl", "api_endpoint"],
@@ -386,7 +386,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-013", "command-on-load", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-PE-013", "command-on-load", Severity::Critical), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         places: PROSE | FRONT | PLAIN | HIDDEN,
         needs: &[&["!`"]],
         all: &[r"(?:^|[\s>*|:(-])!`[^`\n]+"],
@@ -422,7 +422,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-014", "git-runs-commands", Severity::High), // malicious 0, alone 0; real 1, flagged 0
+        rule: rule("VG-PE-014", "git-runs-commands", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 1 real skill, flags 0
         places: COMMANDS,
         needs: &[&["git config", ".git/hooks/"]],
         all: &[concat!(
@@ -450,7 +450,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PE-015", "agent-server-added", Severity::Medium), // malicious 0, alone 0; real 25, flagged 0
+        rule: rule("VG-PE-015", "agent-server-added", Severity::Medium), // finds 0 malicious skills, sole flag on 0; finds 25 real skills, flags 0
         act: Act::Warn,
         places: COMMANDS,
         needs: &[&["mcp add", "add-mcp", "mcp install"]],

@@ -13,7 +13,7 @@ family!(
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-PV-001", "root-for-all", Severity::Critical), // malicious 0, alone 0; real 3, flagged 1
+        rule: rule("VG-PV-001", "root-for-all", Severity::Critical), // finds 0 malicious skills, sole flag on 0; finds 3 real skills, flags 1
         places: COMMANDS,
         needs: &[&[
             "sudoers",
@@ -54,7 +54,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-002", "container-escape", Severity::High), // malicious 3, alone 2; real 0, flagged 0
+        rule: rule("VG-PV-002", "container-escape", Severity::High), // finds 3 malicious skills, sole flag on 2; finds 0 real skills, flags 0
         places: COMMANDS,
         needs: &[
             &["docker", "podman", "kubectl", "privileged", "container"],
@@ -83,7 +83,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-004", "open-and-root", Severity::High), // malicious 3, alone 3; real 0, flagged 0
+        rule: rule("VG-PV-004", "open-and-root", Severity::High), // finds 3 malicious skills, sole flag on 3; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: SHELL | CODE | DECODED | DATA | FRONT | HIDDEN,
         needs: &[&["chmod"], &["777", "a+rwx", "o+w"], &["chown"]],
@@ -98,7 +98,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-005", "every-tool", Severity::Medium), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-PV-005", "every-tool", Severity::Medium), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         act: Act::Warn,
         places: FRONT | DATA,
         needs: &[&[
@@ -118,7 +118,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-006", "world-writable", Severity::Medium), // malicious 2, alone 0; real 4, flagged 0
+        rule: rule("VG-PV-006", "world-writable", Severity::Medium), // finds 2 malicious skills, sole flag on 0; finds 4 real skills, flags 0
         act: Act::Hint(5),
         places: SHELL | CODE | PROSE,
         needs: &[&["chmod"]],
@@ -130,7 +130,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-008", "checks-skipped", Severity::Medium), // malicious 1, alone 0; real 5, flagged 0
+        rule: rule("VG-PV-008", "checks-skipped", Severity::Medium), // finds 1 malicious skill, sole flag on 0; finds 5 real skills, flags 0
         act: Act::Hint(4),
         places: COMMANDS,
         needs: &[&[
@@ -158,7 +158,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PV-009", "back-door-account", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-PV-009", "back-door-account", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: PROSE | CODE | SHELL | HIDDEN | DECODED | FRONT,
         needs: &[

@@ -24,7 +24,7 @@ const TEXT: u16 = PROSE | FRONT | HIDDEN | COMMENT | HEAD | PLAIN | DECODED;
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-PI-001", "instructions-overridden", Severity::High), // malicious 3, alone 0; real 31, flagged 8
+        rule: rule("VG-PI-001", "instructions-overridden", Severity::High), // finds 3 malicious skills, sole flag on 0; finds 31 real skills, flags 8
         scope: Scope::Block,
         places: TEXT | CODE | DATA,
         needs: &[
@@ -72,7 +72,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-002", "forged-role", Severity::High), // malicious 13, alone 0; real 7, flagged 6
+        rule: rule("VG-PI-002", "forged-role", Severity::High), // finds 13 malicious skills, sole flag on 0; finds 7 real skills, flags 6
         scope: Scope::Block,
         places: TEXT | CODE | DATA,
         needs: &[&[
@@ -112,7 +112,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-003", "mode-switch", Severity::High), // malicious 1, alone 1; real 2, flagged 2
+        rule: rule("VG-PI-003", "mode-switch", Severity::High), // finds 1 malicious skill, sole flag on 1; finds 2 real skills, flags 2
         scope: Scope::Block,
         places: TEXT,
         needs: &[
@@ -149,7 +149,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-004", "strangers-obeyed", Severity::High), // malicious 1, alone 1; real 8, flagged 0
+        rule: rule("VG-PI-004", "strangers-obeyed", Severity::High), // finds 1 malicious skill, sole flag on 1; finds 8 real skills, flags 0
         scope: Scope::Block,
         places: TEXT | CODE,
         needs: &[
@@ -188,7 +188,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-005", "hidden-order", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-PI-005", "hidden-order", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         places: HIDDEN,
         needs: &[&[
             "ignore",
@@ -244,7 +244,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-PI-008", "poisoned-description", Severity::Critical), // malicious 3, alone 0; real 3, flagged 1
+        rule: rule("VG-PI-008", "poisoned-description", Severity::Critical), // finds 3 malicious skills, sole flag on 0; finds 3 real skills, flags 1
         scope: Scope::Block,
         places: ANY,
         needs: &[

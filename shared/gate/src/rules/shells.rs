@@ -13,7 +13,7 @@ family!(
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-SH-001", "reverse-shell", Severity::Critical), // malicious 6, alone 6; real 7, flagged 3
+        rule: rule("VG-SH-001", "reverse-shell", Severity::Critical), // finds 6 malicious skills, sole flag on 6; finds 7 real skills, flags 3
         scope: Scope::Block,
         places: COMMANDS,
         needs: &[&[
@@ -52,7 +52,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SH-002", "socket-shell", Severity::Critical), // malicious 1, alone 0; real 1, flagged 1
+        rule: rule("VG-SH-002", "socket-shell", Severity::Critical), // finds 1 malicious skill, sole flag on 0; finds 1 real skill, flags 1
         scope: Scope::Block,
         places: CODE | SHELL | DECODED | FRONT | HIDDEN,
         needs: &[
@@ -92,7 +92,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SH-003", "miner", Severity::Critical), // malicious 5, alone 0; real 0, flagged 0
+        rule: rule("VG-SH-003", "miner", Severity::Critical), // finds 5 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         places: ANY,
         needs: &[&[
             "xmrig",
@@ -118,7 +118,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SH-004", "listener-runs-commands", Severity::High), // malicious 1, alone 0; real 0, flagged 0
+        rule: rule("VG-SH-004", "listener-runs-commands", Severity::High), // finds 1 malicious skill, sole flag on 0; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: CODE | DECODED | FRONT | HIDDEN,
         needs: &[

@@ -10,7 +10,7 @@ family!("AST02", "A name is taken by whoever registers it first.");
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-SC-001", "package-look-alike", Severity::High), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-SC-001", "package-look-alike", Severity::High), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         places: SHELL | PROSE | CODE | FRONT | HIDDEN,
         needs: &[&[
             "pip install",
@@ -45,7 +45,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-002", "foreign-index", Severity::High), // malicious 1, alone 0; real 6, flagged 0
+        rule: rule("VG-SC-002", "foreign-index", Severity::High), // finds 1 malicious skill, sole flag on 0; finds 6 real skills, flags 0
         act: Act::Warn,
         places: SHELL | PROSE | DATA | CODE,
         needs: &[
@@ -75,7 +75,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-003", "ci-runs-strangers-text", Severity::High), // malicious 2, alone 1; real 3, flagged 3
+        rule: rule("VG-SC-003", "ci-runs-strangers-text", Severity::High), // finds 2 malicious skills, sole flag on 1; finds 3 real skills, flags 3
         scope: Scope::Block,
         places: DATA | SHELL | CODE,
         needs: &[&["github.event."], &["run:", "script", "bash", "echo"]],
@@ -92,7 +92,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-004", "ci-builds-strangers-code", Severity::High), // malicious 2, alone 1; real 2, flagged 2
+        rule: rule("VG-SC-004", "ci-builds-strangers-code", Severity::High), // finds 2 malicious skills, sole flag on 1; finds 2 real skills, flags 2
         scope: Scope::Block,
         places: DATA | SHELL | CODE,
         needs: &[
@@ -120,7 +120,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-006", "skill-name-look-alike", Severity::High), // malicious 1, alone 0; real 0, flagged 0
+        rule: rule("VG-SC-006", "skill-name-look-alike", Severity::High), // finds 1 malicious skill, sole flag on 0; finds 0 real skills, flags 0
         act: Act::Warn,
         places: FRONT,
         needs: &[&["name:"]],
@@ -138,7 +138,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-SC-007", "internal-package", Severity::Medium), // malicious 2, alone 2; real 0, flagged 0
+        rule: rule("VG-SC-007", "internal-package", Severity::Medium), // finds 2 malicious skills, sole flag on 2; finds 0 real skills, flags 0
         scope: Scope::Section,
         places: ANY,
         needs: &[

@@ -16,15 +16,15 @@ macro_rules! between {
     };
 }
 
-/// A refusal to do it, directly before the match.
+/// Words of refusal directly before the match, as in `never run` or `avoid`.
 static REFUSES: Lazy = Lazy::new(concat!(
     r"(?:\b(?:never|do(?:es)? not|don'?t|must not|should not|may not|cannot|refuses? to|not to)(?: (?:ever|blindly|just|automatically|directly))?(?: (?:run|execute|use|trust|follow|obey|install|pipe|paste|allow|accept|send|upload|post|share|include|write|recommend|suggest|add)\b)?",
     r"|\b(?:avoid(?:s|ing)?|reject(?:s|ed|ing)?|refus(?:e|es|ing)|den(?:y|ies)|forbids?|prohibits?)\b)",
     between!()
 ));
 
-/// A verb of detecting, directly before the match. It excuses no command: a command does its harm
-/// in any sentence.
+/// A verb of detecting directly before the match, as in `flags` or `scan for`. It excuses no
+/// command: a command does its harm in any sentence.
 static REPORTS: Lazy = Lazy::new(concat!(
     r"\b(?:detect(?:s|ed|ing)?|flag(?:s|ged|ging)?|scan(?:s|ning)? for|watch(?:es)? for|look(?:s|ing)? (?:out )?for|block(?:s|ed|ing)?)\b",
     between!()

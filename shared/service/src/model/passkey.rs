@@ -138,7 +138,7 @@ pub enum PasskeyNotAdded {
 }
 
 impl Passkeys {
-    /// Creates an empty list.
+    /// Creates the list of a new account: no passkey, and no user handle yet.
     pub const fn new() -> Self {
         Self {
             user: None,

@@ -401,7 +401,8 @@ fn report_account(account: &Account, text: &str) -> Report {
     Report::new(account, format!("{TICK} {} {text}", paint_email(account)))
 }
 
-/// Formats what happened to an account, with the link that the answer holds, if any.
+/// Formats `text`, which says what happened to an account, with the account's new link. Without a
+/// link, says that the account has a password already.
 fn describe_link(account: &Account, text: &str) -> String {
     let email = paint_email(account);
     match &account.invite_url {

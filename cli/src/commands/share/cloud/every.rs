@@ -74,7 +74,8 @@ enum ServiceManager {
     Launchd,
 }
 
-/// The files of a timer and the commands that start and stop it.
+/// What makes systemd or launchd run `vault cloud pull` at an interval: the path and content of
+/// each file to write, and the commands that start and stop the timer.
 #[derive(Debug, Eq, PartialEq)]
 struct Timer {
     files: Vec<(PathBuf, String)>,

@@ -118,7 +118,7 @@ impl Arguments<'_> {
         self.plain().any(has_form) && self.plain().skip(1).any(is_home)
     }
 
-    /// Whether a search finds one variable of the environment.
+    /// Whether a search finds one environment variable.
     fn is_one(&self, name: &str) -> bool {
         let pattern = self.plain().next().map_or("", |word| word.text.as_str());
         let pattern = pattern.trim_start_matches('^');

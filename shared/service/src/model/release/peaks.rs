@@ -1,9 +1,11 @@
-//! The largest amount that each key signed in one release of the last 30 days. After a revocation the
-//! vault must sign that much again. The current release does not tell it: a thief with a stolen key
-//! can publish a release that names few skills.
+//! How much a vault may store beyond its quota after keys were revoked, while it signs the skills
+//! of these keys again: for each key, the most bytes and bundles that it signed in one release of
+//! the last 30 days. The current release is not enough to tell it: a thief with a stolen key can
+//! publish a release that names few skills.
 //!
-//! The list of a release's objects contains these amounts, and the next list takes them over. They are
-//! counted from stored bundles whose signatures the service has verified, not from what a caller says.
+//! A release's list of objects ([`Closure`]) contains these amounts, and the list of the next
+//! release takes them over. They are counted from stored bundles whose signatures the service has
+//! verified, not from what a caller says. The key `None` stands for all keys together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -99,8 +101,8 @@ impl fmt::Display for SignerPeak {
     }
 }
 
-/// The largest amounts that keys signed in former releases. Amounts that the list's own release reaches
-/// are left out.
+/// The largest numbers of bytes and bundles that keys signed in former releases. Numbers that the
+/// list's own release reaches are left out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SignedPeaks {
     /// The largest amounts by key; the key `None` stands for all keys together.

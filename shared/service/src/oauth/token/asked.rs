@@ -35,7 +35,7 @@ use crate::ports::Ports;
 /// Audit log action: a request for tokens was refused.
 const GRANT_ACTION: &str = "token.grant";
 
-/// A request with the records that it depends on.
+/// A token request with everything that the decision about it needs.
 pub(super) struct LoadedRequest<'a> {
     pub(super) request: &'a TokenRequest,
     pub(super) records: &'a RequestRecords,

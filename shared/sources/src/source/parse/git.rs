@@ -1,4 +1,6 @@
-//! The addresses of git repositories.
+//! Parses the addresses of git repositories: https, ssh, and the scp form `user@host:path`. A
+//! second `//` names a folder in the repository. Rejects addresses that contain a password or that
+//! could make git start a helper program.
 
 use url::Url;
 use vault_format::name::is_deceptive;
