@@ -18,7 +18,7 @@ pub use bad_setting::BadSetting;
 use ipnet::IpNet;
 pub use limits::Limits;
 pub use sign_in::{
-    BadSignIn, BadVariable, CLIENT_SECRET, Issuer, ProviderSettings, SignIn, SignUp,
+    BadSignIn, BadVariable, CLIENT_SECRET, Issuer, ProviderSettings, SignIn, SignUpRule,
 };
 use url::{Host, Url};
 

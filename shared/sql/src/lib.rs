@@ -50,12 +50,13 @@ fn split_by_work<T>(items: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     chunks
 }
 
-/// Returns the failure of a commit whose first writes are counts, if one of them is at its bound;
-/// `None` if the commit has to be tried. Limits on callers are such counts.
+/// Looks for a count at its bound among the counts with which a commit begins. Returns the failure
+/// of the commit if there is one; `None` if the commit has to be tried. Limits on callers are such
+/// counts.
 ///
 /// The records are only read for this, so callers over a limit do not queue for the writer, however
 /// often they ask.
-async fn find_full_count(
+async fn find_count_at_bound(
     records: &dyn Records,
     writes: &[Write],
 ) -> Result<Option<Commit>, StoreError> {

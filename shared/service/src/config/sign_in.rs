@@ -30,12 +30,12 @@ pub struct ProviderSettings {
     /// Name of the provider on the sign-in page.
     pub name: String,
     /// Rule for the creation of accounts.
-    pub sign_up: SignUp,
+    pub sign_up_rule: SignUpRule,
 }
 
 /// Rule for the creation of accounts at a first sign-in through the provider.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum SignUp {
+pub enum SignUpRule {
     /// Only e-mail addresses that an owner or an operator invited get an account.
     #[default]
     Invited,
@@ -122,8 +122,8 @@ impl SignIn {
             (None, Some(_)) => return Err(bad(ISSUER, BadSignIn::Missing)),
             (Some(issuer), Some(client_id)) => Some((issuer, client_id)),
         };
-        let sign_up = variable(SIGN_UP).map_or(Ok(SignUp::Invited), str::parse);
-        let sign_up = sign_up.map_err(|problem| bad(SIGN_UP, problem))?;
+        let sign_up_rule = variable(SIGN_UP).map_or(Ok(SignUpRule::Invited), str::parse);
+        let sign_up_rule = sign_up_rule.map_err(|problem| bad(SIGN_UP, problem))?;
         let provider = provider.map(|(issuer, client_id)| {
             let issuer: Issuer = issuer.parse().map_err(|problem| bad(ISSUER, problem))?;
             let host = || issuer.host().to_owned();
@@ -131,7 +131,7 @@ impl SignIn {
                 client_id: client_id.to_owned(),
                 name: variable(NAME).map_or_else(host, str::to_owned),
                 issuer,
-                sign_up,
+                sign_up_rule,
             })
         });
         match (variable(WAYS), provider.transpose()?) {
@@ -158,7 +158,7 @@ impl SignIn {
     }
 }
 
-impl FromStr for SignUp {
+impl FromStr for SignUpRule {
     type Err = BadSignIn;
 
     fn from_str(text: &str) -> Result<Self, BadSignIn> {
@@ -272,8 +272,8 @@ mod tests {
             assert_eq!(settings.takes_passwords(), takes_passwords);
             let provider = settings.provider().unwrap();
             assert_eq!(
-                (provider.name.as_str(), provider.sign_up),
-                ("id.example", SignUp::Invited)
+                (provider.name.as_str(), provider.sign_up_rule),
+                ("id.example", SignUpRule::Invited)
             );
         }
     }

@@ -118,7 +118,8 @@ struct SkillsPage {
     pager: Pager,
 }
 
-/// The fields of the form above the list, which choose the viewer and filter the skills.
+/// The query parameters of the page, which the form above the list sets: they choose the viewer and
+/// filter the skills.
 #[derive(Default)]
 struct SkillsQuery {
     who: String,
@@ -165,7 +166,7 @@ impl SkillsQuery {
 
 /// Returns the message about an unreadable release, if the owner can do something about it, and
 /// otherwise the error.
-fn unreadable_text(error: ShelfError) -> Result<&'static str, ErrorPage> {
+fn unreadable_release_message(error: ShelfError) -> Result<&'static str, ErrorPage> {
     match error {
         ShelfError::ReleaseAwaited => Ok(
             "The current release is no longer valid: a key that signed it was revoked, or an earlier version of vault published it. Sign a new release with: vault sync",
@@ -177,13 +178,14 @@ fn unreadable_text(error: ShelfError) -> Result<&'static str, ErrorPage> {
     }
 }
 
-/// `GET /console/{slug}/skills`: shows the page, for the viewer that its fields choose.
+/// `GET /console/{slug}/skills`: shows the skills as the viewer sees them whom the query parameters
+/// `who`, `app` and `agent` name.
 pub(super) async fn show_skills(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let query = SkillsQuery::from_query(&page);
     let (snapshot, problem) = match open_shelf(&page).take_snapshot().await {
         Ok(snapshot) => (snapshot, None),
-        Err(error) => (Arc::default(), Some(unreadable_text(error)?)),
+        Err(error) => (Arc::default(), Some(unreadable_release_message(error)?)),
     };
     let mut users = offered_users(app, namespace).await?;
     let connections = offered_apps(app, namespace, &query.app).await?;

@@ -209,7 +209,7 @@ async fn finish_removal(app: &App, removal: &Removal) -> Result<bool, StoreError
         slug: removal.slug.clone(),
         id: removal.namespace_id,
     };
-    let of_places = places::place_record_keys(&home).map(|key| Write::delete(key, When::Any));
+    let of_places = places::quota_place_keys(&home).map(|key| Write::delete(key, When::Any));
     writes.extend(of_places);
     writes.extend(provisioning::removal_writes(app, &removal.slug, &removal.namespace_id).await?);
     if let Some(record) = namespace_record {

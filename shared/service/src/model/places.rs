@@ -1,5 +1,5 @@
-//! The places of a namespace. Each admitted machine, each member or invited person, and each open
-//! draft about a skill takes one, and the quota limits the number of places of each kind.
+//! The places of a namespace under its quota: each admitted machine, each member or invited person,
+//! and each open draft about a skill takes one, and the quota limits the number of each kind.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -541,9 +541,9 @@ fn machines_key(slug: &Slug) -> RecordKey {
     RecordKey::new(format!("ns/{slug}"), "machines")
 }
 
-/// Returns the keys of the records about places that are in the partition of the namespace's own
-/// record.
-pub fn place_record_keys(namespace: &NamespaceRef) -> [RecordKey; 4] {
+/// Returns the keys of those records about places under a quota that are in the partition of the
+/// namespace's own record.
+pub fn quota_place_keys(namespace: &NamespaceRef) -> [RecordKey; 4] {
     [
         PlaceKind::Machines.guard_key(namespace),
         PlaceKind::People.guard_key(namespace),

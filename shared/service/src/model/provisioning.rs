@@ -50,7 +50,7 @@ pub struct Link {
 /// State of the payment for a sign-up.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PaidAccess {
+pub enum SignUpPayment {
     /// Vaults were free when the person signed up.
     Free,
     /// No payment has been confirmed.
@@ -73,7 +73,8 @@ pub struct Provisioning {
     /// Starter skills that the person chose.
     pub starter_skills: Vec<SkillName>,
     /// Whether a payment for the vault is needed and was confirmed.
-    pub paid_access: PaidAccess,
+    #[serde(rename = "paid_access")]
+    pub payment: SignUpPayment,
     /// Subscription that pays for the vault.
     pub subscription: Option<SubscriptionId>,
     /// Further subscriptions for the same sign-up. One of them takes over when `subscription` ends.
@@ -147,8 +148,8 @@ impl Provisioning {
             }
             ProvisioningEvent::Paid => {
                 after.refused_at = None;
-                if self.paid_access == PaidAccess::Awaited {
-                    after.paid_access = PaidAccess::Confirmed;
+                if self.payment == SignUpPayment::Awaited {
+                    after.payment = SignUpPayment::Confirmed;
                 }
             }
             ProvisioningEvent::Refused(at) => after.refused_at = self.refused_at.or(Some(at)),
@@ -159,7 +160,7 @@ impl Provisioning {
                 after.slug = slug;
             }
             ProvisioningEvent::Renamed(_) => {}
-            ProvisioningEvent::Allocated(_) if self.paid_access == PaidAccess::Awaited => {
+            ProvisioningEvent::Allocated(_) if self.payment == SignUpPayment::Awaited => {
                 return Err(OutOfOrder::Unpaid);
             }
             // The first process to do so has created it, and its namespace stays.
@@ -177,8 +178,8 @@ impl Provisioning {
 
     /// Returns what the service itself has to do next; the steps of the owner are not among it.
     pub fn next_action(&self) -> NextAction {
-        match (self.paid_access, &self.namespace, self.imported) {
-            (PaidAccess::Awaited, None, _) => NextAction::Wait,
+        match (self.payment, &self.namespace, self.imported) {
+            (SignUpPayment::Awaited, None, _) => NextAction::Wait,
             (_, None, _) => NextAction::Allocate,
             (_, Some(_), false) => NextAction::Import,
             (_, Some(_), true) => NextAction::Nothing,
@@ -192,7 +193,7 @@ impl Provisioning {
 
     /// Whether its record is kept for good, because a payment was confirmed or the vault exists.
     pub fn is_kept(&self) -> bool {
-        self.paid_access == PaidAccess::Confirmed || self.namespace.is_some()
+        self.payment == SignUpPayment::Confirmed || self.namespace.is_some()
     }
 
     /// Returns the five set-up steps, each pending or done. `synced` tells whether the vault has a
@@ -201,7 +202,7 @@ impl Provisioning {
         let is_done = [
             // The choices are made when the record is created.
             true,
-            self.paid_access != PaidAccess::Awaited,
+            self.payment != SignUpPayment::Awaited,
             self.namespace.is_some(),
             self.imported,
             synced,
@@ -300,7 +301,7 @@ mod tests {
 
     use super::*;
 
-    fn sign_up(paid_access: PaidAccess) -> Provisioning {
+    fn sign_up(payment: SignUpPayment) -> Provisioning {
         let (now, random) = (Timestamp::from_unix(0), SeededRandom::new(1));
         Provisioning {
             reference: Reference::fresh(&random),
@@ -308,7 +309,7 @@ mod tests {
             slug: "acme".parse().unwrap(),
             plan: Some("team".to_owned()),
             starter_skills: Vec::new(),
-            paid_access,
+            payment,
             subscription: None,
             standby: Vec::new(),
             namespace: None,
@@ -353,7 +354,7 @@ mod tests {
 
     #[test]
     fn each_step_is_pending_or_done_in_the_order_of_the_interface() {
-        let mut at = sign_up(PaidAccess::Awaited);
+        let mut at = sign_up(SignUpPayment::Awaited);
         assert_eq!(
             (states(&at, false).as_str(), at.next_action()),
             ("dpppp", NextAction::Wait)
@@ -384,9 +385,9 @@ mod tests {
         );
         assert_eq!(next_step(&at.steps(false)), Some(StepName::FirstSync));
         assert_eq!(next_step(&at.steps(true)), None);
-        assert_eq!(states(&sign_up(PaidAccess::Free), false), "ddppp");
+        assert_eq!(states(&sign_up(SignUpPayment::Free), false), "ddppp");
         assert_eq!(
-            sign_up(PaidAccess::Free).next_action(),
+            sign_up(SignUpPayment::Free).next_action(),
             NextAction::Allocate
         );
     }
@@ -417,7 +418,7 @@ mod tests {
             ProvisioningEvent::Imported,
         ];
         for order in orders(&things, 5) {
-            let mut at = sign_up(PaidAccess::Awaited);
+            let mut at = sign_up(SignUpPayment::Awaited);
             for happened in &order {
                 let before = at.clone();
                 match at.after_event(happened.clone()) {
@@ -427,7 +428,7 @@ mod tests {
                     }
                     Ok(None) => {}
                     Err(OutOfOrder::Unpaid) => {
-                        assert_eq!(at.paid_access, PaidAccess::Awaited, "{order:?}");
+                        assert_eq!(at.payment, SignUpPayment::Awaited, "{order:?}");
                     }
                     Err(OutOfOrder::Unallocated) => assert_eq!(at.namespace, None, "{order:?}"),
                     Err(OutOfOrder::Allocated) => unreachable!("nothing is renamed"),
@@ -435,7 +436,7 @@ mod tests {
                 // No step that is done becomes undone, and the first namespace stays.
                 assert!(before.namespace.is_none() || before.namespace == at.namespace);
                 assert!(!before.imported || at.imported);
-                assert!(at.namespace.is_none() || at.paid_access == PaidAccess::Confirmed);
+                assert!(at.namespace.is_none() || at.payment == SignUpPayment::Confirmed);
                 assert!(!at.imported || at.namespace.is_some());
             }
         }
@@ -444,7 +445,7 @@ mod tests {
     #[test]
     fn a_name_changes_until_the_namespace_is_allocated() {
         let other: Slug = "other".parse().unwrap();
-        let renamed = sign_up(PaidAccess::Confirmed);
+        let renamed = sign_up(SignUpPayment::Confirmed);
         let renamed = renamed
             .after_event(ProvisioningEvent::Renamed(other.clone()))
             .unwrap()

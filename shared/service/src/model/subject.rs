@@ -14,9 +14,9 @@ use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::account_id::AccountId;
 
-/// Returns the stored name of a person: a SHA-256 over issuer and subject. The same subject of
-/// another issuer is another person.
-pub fn subject_name(issuer: &str, subject: &str) -> Digest {
+/// Returns the digest under which a person is stored: SHA-256 over issuer and subject. The same
+/// subject of another issuer is another person.
+pub fn subject_digest(issuer: &str, subject: &str) -> Digest {
     // An issuer is an address, so it contains no line feed.
     Digest::of(format!("vault-subject/1\n{issuer}\n{subject}").as_bytes())
 }
@@ -28,7 +28,7 @@ pub struct SubjectEntry {
     pub account: AccountId,
 }
 
-/// Returns the key of the [`SubjectEntry`] of a person, who is named by [`subject_name`].
+/// Returns the key of the [`SubjectEntry`] of the person with this [`subject_digest`].
 pub fn subject_key(subject: &Digest) -> RecordKey {
     RecordKey::new(format!("subject/{subject}"), "subject")
 }

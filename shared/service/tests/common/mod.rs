@@ -156,7 +156,7 @@ pub async fn proven(app: &App, email: &str) -> Account {
 /// account page knows the connection.
 pub async fn connected(app: &App, email: &str, subject: &str) -> String {
     let (mut account, revision) = found(app, email).await.unwrap();
-    let name = subject::subject_name("https://id.example", subject);
+    let name = subject::subject_digest("https://id.example", subject);
     let mut writes = account.connect_provider("https://id.example", name, app.clock.now());
     writes.push(subject::connection_write(&name, &account.id, When::Absent).unwrap());
     writes.push(account.update_write(revision).unwrap());

@@ -34,7 +34,7 @@ use vault_store::records::{self, Commit, Record, RecordKey, Records, Write};
 use self::columns::{Changes, KeyArrays, Locks, ObjectKeyArrays, key_columns, read_record};
 use self::lease::{Connections, Failure, Lease};
 use crate::bounds::KeyRange;
-use crate::{CHUNK, Options, SqlError, find_full_count, split_by_work};
+use crate::{CHUNK, Options, SqlError, find_count_at_bound, split_by_work};
 
 /// How long a commit is repeated while other writers interfere.
 const CONFLICT: Duration = Duration::from_secs(2);
@@ -393,7 +393,7 @@ impl Records for Postgres {
         if writes.is_empty() {
             return Ok(Commit::Done(Vec::new()));
         }
-        if let Some(failed) = find_full_count(self, &writes).await? {
+        if let Some(failed) = find_count_at_bound(self, &writes).await? {
             return Ok(failed);
         }
         let until = Instant::now() + CONFLICT;

@@ -31,7 +31,7 @@ use self::readers::Readers;
 use self::writer::Writer;
 use crate::bounds::KeyRange;
 use crate::error::{next_migration, worker_gone};
-use crate::{CHUNK, Options, SqlError, find_full_count, split_by_work};
+use crate::{CHUNK, Options, SqlError, find_count_at_bound, split_by_work};
 
 /// The schema: one script for each version, forward only. A released script is never edited.
 const MIGRATIONS: [&str; 1] = [include_str!("../schema/sqlite_1.sql")];
@@ -193,7 +193,7 @@ impl Records for Sqlite {
 
     async fn commit_writes(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
         records::check_commit(&writes)?;
-        if let Some(failed) = find_full_count(self, &writes).await? {
+        if let Some(failed) = find_count_at_bound(self, &writes).await? {
             return Ok(failed);
         }
         let work = Work {

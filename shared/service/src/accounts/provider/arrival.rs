@@ -12,7 +12,7 @@
 //! | unknown, with a verified address without an account | gets one if it may sign up |
 //! | unknown, without a verified address | is refused |
 //!
-//! A service lets any verified address sign up, or only those with an invitation ([`SignUp`]).
+//! A service lets any verified address sign up, or only those with an invitation ([`SignUpRule`]).
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ use crate::accounts::audit;
 use crate::accounts::second_factor;
 use crate::accounts::session::{CompletedSignIn, SessionStart, new_half_session};
 use crate::app::App;
-use crate::config::SignUp;
+use crate::config::SignUpRule;
 use crate::model::Versioned;
 use crate::model::account::{self, Account, AccountId, Email, account_key};
 use crate::model::membership::invitations_partition;
@@ -48,7 +48,7 @@ const CONNECT: &str = "account.connect";
 pub struct ReturnedPerson<'a> {
     pub app: &'a App,
     pub issuer: &'a str,
-    pub sign_up: SignUp,
+    pub sign_up_rule: SignUpRule,
     pub browser: &'a Browser,
     pub returning: &'a RememberedBrowser,
     pub source: Option<IpAddr>,
@@ -60,7 +60,7 @@ pub struct ReturnedPerson<'a> {
 impl ReturnedPerson<'_> {
     /// Signs the person in, in the commit of `tx`, by the table of the module.
     pub async fn sign_in(&self, tx: &Transaction<'_>) -> Result<Response, ErrorPage> {
-        let subject = subject::subject_name(self.issuer, &self.person.subject);
+        let subject = subject::subject_digest(self.issuer, &self.person.subject);
         let (connected, when) = find_account(tx, &subject).await?;
         if let Some(connected) = connected {
             let key = account_key(&connected.value.id);
@@ -109,7 +109,7 @@ impl ReturnedPerson<'_> {
         when: When,
     ) -> Result<Response, ErrorPage> {
         let now = tx.now();
-        if self.sign_up == SignUp::Invited {
+        if self.sign_up_rule == SignUpRule::Invited {
             // An invitation to any vault suffices. The person accepts or declines it after the
             // sign-in.
             let invitations = invitations_partition(&address);

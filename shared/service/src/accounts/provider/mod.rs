@@ -173,7 +173,7 @@ pub async fn finish_sign_in(app: &App, request: Request) -> Result<Response, Err
     let arrival = ReturnedPerson {
         app,
         issuer: provider.settings().issuer.as_str(),
-        sign_up: provider.settings().sign_up,
+        sign_up_rule: provider.settings().sign_up_rule,
         browser: &browser,
         returning: &RememberedBrowser::from_headers(app, request.headers()),
         source: client_address(&app.config, request.headers(), request.extensions()),

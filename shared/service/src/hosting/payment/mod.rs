@@ -61,7 +61,7 @@ impl Problem {
         }
     }
 
-    /// Adds what the payment names instead of what the plan allows, such as another link.
+    /// Sets the link, price or currency that the payment has in place of the plan's.
     fn with_found(self, found: Option<String>) -> Self {
         Self { found, ..self }
     }
@@ -499,7 +499,7 @@ async fn settle_sign_up(
     };
     let moved = happened.and_then(|happened| bound.after_event(happened).ok().flatten());
     let after = moved.unwrap_or_else(|| bound.clone());
-    let is_confirmed = after.paid_access != seen.value.paid_access;
+    let is_confirmed = after.payment != seen.value.payment;
     // The commit requires the sign-up as it was read: an event about another subscription, or the
     // allocation, may have changed its list of subscriptions or its vault meanwhile.
     let when = When::At(seen.revision);
@@ -511,11 +511,11 @@ async fn settle_sign_up(
     if is_confirmed || bound != seen.value {
         let change = Change::about(&after.slug)
             .with_before(json!({
-                "paid_access": seen.value.paid_access,
+                "paid_access": seen.value.payment,
                 "subscription_id": seen.value.subscription,
             }))
             .with_after(json!({
-                "paid_access": after.paid_access, "subscription_id": after.subscription,
+                "paid_access": after.payment, "subscription_id": after.subscription,
             }));
         write_audits(tx, &after, "payment.bind", &change)?;
     }

@@ -14,8 +14,8 @@ use crate::model::audit::{Actor, Change};
 use crate::model::namespace;
 use crate::model::payment::{PaidSubscription, subscription_key};
 use crate::model::provisioning::{
-    Link, MAX_UNPAID, PaidAccess, Provisioning, ProvisioningEvent, RESERVATION_SECONDS, Reference,
-    UNPAID_DAYS, open_key, reservation_key, sign_up_key,
+    Link, MAX_UNPAID, Provisioning, ProvisioningEvent, RESERVATION_SECONDS, Reference,
+    SignUpPayment, UNPAID_DAYS, open_key, reservation_key, sign_up_key,
 };
 use crate::ports::Ports;
 use crate::transaction::Transaction;
@@ -111,10 +111,10 @@ async fn reserve_name(
         slug: choice.slug.clone(),
         plan: choice.plan.clone(),
         starter_skills: choice.starter_skills.clone(),
-        paid_access: if is_free {
-            PaidAccess::Free
+        payment: if is_free {
+            SignUpPayment::Free
         } else {
-            PaidAccess::Awaited
+            SignUpPayment::Awaited
         },
         subscription: None,
         standby: Vec::new(),
@@ -161,9 +161,8 @@ async fn find_unreserved_sign_up(
     slug: &Slug,
 ) -> Result<Option<Versioned<Provisioning>>, StoreError> {
     let earlier = load_sign_ups(ports, &account.id).await?;
-    let is_held = |sign_up: &Provisioning| {
-        sign_up.paid_access == PaidAccess::Awaited && sign_up.slug == *slug
-    };
+    let is_held =
+        |sign_up: &Provisioning| sign_up.payment == SignUpPayment::Awaited && sign_up.slug == *slug;
     match earlier.into_iter().find(is_held) {
         Some(sign_up) => find_sign_up(ports, &sign_up.reference).await,
         None => Ok(None),
@@ -178,7 +177,7 @@ async fn change_plan(
     choice: &SignUpChoice,
 ) -> Result<Result<Reference, ReservationError>, StoreError> {
     let present = &seen.value;
-    if present.paid_access != PaidAccess::Awaited || present.plan == choice.plan {
+    if present.payment != SignUpPayment::Awaited || present.plan == choice.plan {
         return Ok(Ok(present.reference.clone()));
     }
     if present.refused_at.is_some() || has_open_subscription(tx, present).await? {
@@ -240,7 +239,7 @@ async fn rename_in(
     };
     // Without this check, a person who pays nothing could reserve one name after another and fill
     // the audit log.
-    if seen.value.paid_access == PaidAccess::Awaited {
+    if seen.value.payment == SignUpPayment::Awaited {
         return Ok(Err(ReservationError::Unpaid));
     }
     let after = match seen
@@ -301,10 +300,10 @@ async fn find_holder(ports: &Ports, slug: &Slug) -> Result<NameHolder, StoreErro
 /// has reserved the name.
 fn reservation_write(sign_up: &Provisioning, now: Timestamp, link: Document) -> Write {
     let key: RecordKey = reservation_key(&sign_up.slug);
-    let until = match sign_up.paid_access {
-        PaidAccess::Awaited => sign_up.reserved_until(),
+    let until = match sign_up.payment {
+        SignUpPayment::Awaited => sign_up.reserved_until(),
         // A day is long enough, because the vault is created next.
-        PaidAccess::Free | PaidAccess::Confirmed => now.plus_seconds(RESERVATION_SECONDS),
+        SignUpPayment::Free | SignUpPayment::Confirmed => now.plus_seconds(RESERVATION_SECONDS),
     };
     Write::put_until(key, link, When::Absent, until)
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use vault_service::model::account::{self, AccountId};
 use vault_service::model::session::FRESH_SECONDS;
-use vault_service::model::subject::{SubjectEntry, subject_key, subject_name};
+use vault_service::model::subject::{SubjectEntry, subject_digest, subject_key};
 use vault_service::model::user::{Role, Scopes, User};
 
 use super::double::{SUBJECT, parameter};
@@ -26,7 +26,7 @@ async fn disconnect(visitor: &mut Visitor<'_>, page: &Reply, sign_in: &str) -> R
 
 impl Place {
     fn subject(&self) -> vault_format::hash::Digest {
-        subject_name(self.provider.issuer(), SUBJECT)
+        subject_digest(self.provider.issuer(), SUBJECT)
     }
 
     async fn connected(&self) -> Option<AccountId> {
@@ -200,11 +200,11 @@ async fn the_subject_of_another_issuer_is_another_person() {
         "https://id.example/",
         "https://other.example",
     ];
-    let names = issuers.map(|issuer| subject_name(issuer, SUBJECT));
+    let names = issuers.map(|issuer| subject_digest(issuer, SUBJECT));
     assert!(names[0] != names[1] && names[0] != names[2]);
     assert_ne!(
-        subject_name("https://id.example", "a"),
-        subject_name("https://id.example", "b")
+        subject_digest("https://id.example", "a"),
+        subject_digest("https://id.example", "b")
     );
     // Two services that share a store: what one provider's people are says nothing of the other's.
     let (place, other) = (Place::new().await, Place::new().await);
