@@ -248,7 +248,7 @@ impl<'a> Reviewer<'a> {
                 let outcome = effect_of(candidate, (choices, kept), before.as_ref(), &mut shown);
                 // Only a version that is added ends the hold; its line stands above the difference.
                 if matches!(outcome.0, Effect::Admit(_)) && !self.is_server() {
-                    let line = self.hold_line(&content.name)?;
+                    let line = self.hold_end_notice(&content.name)?;
                     shown.lines.splice(place..place, line);
                 }
                 outcome

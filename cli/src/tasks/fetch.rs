@@ -433,7 +433,7 @@ pub fn choose_skills<'l>(
         Err(ChoiceError::Ambiguous { name, .. })
             if selection.names.len() == 1 && context.ui.may_ask() =>
         {
-            let fitting = listing.skills_named(&name);
+            let fitting = listing.skills_possibly_named(&name);
             (Some(name), fitting)
         }
         Err(error) => return Err(choice_failure(place, listing, &error)),
@@ -491,7 +491,10 @@ pub fn choice_failure(place: &str, listing: &Listing, error: &ChoiceError) -> Fa
             let paths: Vec<String> = folders.iter().map(|path| clean(path, 200)).collect();
             let (name, list) = (clean(name, 64), paths.join(", "));
             let is_unread = |found: &&OfferedSkill| found.is_too_large;
-            let unread = listing.skills_named(&name).into_iter().find(is_unread);
+            let unread = listing
+                .skills_possibly_named(&name)
+                .into_iter()
+                .find(is_unread);
             let text = match unread {
                 Some(unread) => format!(
                     "{place} has more than one skill that may be {name}: {list}; the SKILL.md of {} is too large to be read",

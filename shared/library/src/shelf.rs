@@ -62,7 +62,7 @@ pub struct LibraryShelf {
     /// were added.
     reads_folders: bool,
     /// Whether changes wait as drafts and are not signed.
-    drafts: bool,
+    keeps_drafts: bool,
     last: Arc<Mutex<Option<Arc<CachedView>>>>,
 }
 
@@ -118,7 +118,7 @@ impl LibraryShelf {
             fetch: None,
             machine: None,
             reads_folders: false,
-            drafts: false,
+            keeps_drafts: false,
             last: Arc::default(),
         }
     }
@@ -149,10 +149,14 @@ impl LibraryShelf {
         }
     }
 
-    /// Returns this shelf, which now keeps changes as drafts for the owner instead of signing them.
+    /// Returns this shelf, which now keeps changes as drafts for the owner instead of signing them,
+    /// if `keeps_drafts` is true.
     #[must_use]
-    pub fn with_drafts(self, drafts: bool) -> Self {
-        Self { drafts, ..self }
+    pub fn with_drafts(self, keeps_drafts: bool) -> Self {
+        Self {
+            keeps_drafts,
+            ..self
+        }
     }
 
     /// Performs the network part of a change: checks the policy, then fetches. Changes nothing and
@@ -263,7 +267,7 @@ impl Shelf for LibraryShelf {
     }
 
     fn write_mode(&self) -> Writes {
-        if self.drafts {
+        if self.keeps_drafts {
             Writes::Drafted
         } else {
             Writes::Signed
@@ -282,7 +286,7 @@ impl Shelf for LibraryShelf {
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
         let prepared = self.prepare_change(change).await?;
-        if self.drafts {
+        if self.keeps_drafts {
             let by = by.clone();
             return self
                 .run_blocking(move |vault| drafts::submit_draft(vault, &by, prepared))

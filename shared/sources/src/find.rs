@@ -83,7 +83,7 @@ pub(crate) fn check_limit(
 #[derive(Debug, Default)]
 pub(crate) struct SkillPaths {
     /// The paths of files and links named SKILL.md in any case, relative to the root.
-    pub(crate) documents: Vec<String>,
+    pub(crate) skill_md_paths: Vec<String>,
     /// The folders that could not be searched, the submodules, and the links to folders of skills.
     pub(crate) left_out: Vec<LeftOut>,
 }
@@ -101,16 +101,16 @@ impl SkillPaths {
         };
         // A link named SKILL.md makes its folder a skill, which is then rejected with a reason.
         let linked = links.iter().map(|link| link.path.as_str());
-        let documents = files.clone().chain(linked).filter(is_document);
+        let skill_md_paths = files.clone().chain(linked).filter(is_document);
         Self {
-            documents: documents.map(str::to_owned).collect(),
+            skill_md_paths: skill_md_paths.map(str::to_owned).collect(),
             left_out: left_out_links(links, files.filter(is_document)),
         }
     }
 
     /// Finds the skills at and below a folder.
     pub(crate) fn find_skills(&self, base: &str) -> Found {
-        let mut found = find_skills(self.documents.iter().map(String::as_str), base);
+        let mut found = find_skills(self.skill_md_paths.iter().map(String::as_str), base);
         found.add_left_out(self.left_out.iter().cloned(), base);
         found
     }
@@ -174,7 +174,7 @@ fn search_by_reading(folder: &Path, read_folder: ReadFolder<'_>) -> Result<Skill
             };
             // A link of this name counts too: it makes its folder a skill, which is then refused.
             if !kind.is_dir() && is_document_name(name) {
-                found.documents.push(path);
+                found.skill_md_paths.push(path);
             // Only look up whether the link leads to a skill. The search does not enter it.
             } else if kind.is_symlink() && targets.hold_document(&folder.join(&path), read_folder) {
                 found.left_out.push(LeftOut::new(path, LeftOutReason::Link));
@@ -194,17 +194,17 @@ fn search_by_reading(folder: &Path, read_folder: ReadFolder<'_>) -> Result<Skill
 }
 
 /// Returns the symbolic links of a repository or archive that lead to the folder of a skill in it,
-/// as left out. A search of a local folder leaves out the same ones. `documents` are the files named
-/// SKILL.md.
+/// as left out. A search of a local folder leaves out the same ones. `skill_md_paths` are the paths
+/// of the files named SKILL.md.
 fn left_out_links<'a>(
     links: &'a [SkillLink],
-    documents: impl Iterator<Item = &'a str>,
+    skill_md_paths: impl Iterator<Item = &'a str>,
 ) -> Vec<LeftOut> {
     let targets: HashMap<&str, &str> = links
         .iter()
         .map(|link| (link.path.as_str(), link.target.as_str()))
         .collect();
-    let folders: HashSet<&str> = documents
+    let folders: HashSet<&str> = skill_md_paths
         .map(|path| path.rsplit_once('/').map_or("", |(folder, _)| folder))
         .collect();
     let is_searched = |link: &&SkillLink| {
@@ -381,7 +381,10 @@ mod tests {
             std::fs::read_dir(path)
         });
         let found = found.unwrap();
-        assert_eq!((found.documents.len(), found.left_out.len()), (100, 100));
+        assert_eq!(
+            (found.skill_md_paths.len(), found.left_out.len()),
+            (100, 100)
+        );
         let read = read.into_inner();
         assert_eq!(read.len(), 10_001);
         // The folder to which all links lead is read a second time for them together.

@@ -132,7 +132,7 @@ impl Listing {
             let exact = self.skills.iter().find(|found| found.folder == folder);
             return exact.ok_or_else(|| self.missing_name(name, folder));
         }
-        let fitting = self.skills_named(name);
+        let fitting = self.skills_possibly_named(name);
         match fitting[..] {
             [only] => Ok(only),
             [] => Err(self.missing_name(name, name)),
@@ -145,7 +145,7 @@ impl Listing {
 
     /// Returns the skills whose own name, or whose folder's name, is `name`. If there are any, also
     /// returns the skills whose SKILL.md was too large to read: the name in it may be `name` too.
-    pub fn skills_named(&self, name: &str) -> Vec<&OfferedSkill> {
+    pub fn skills_possibly_named(&self, name: &str) -> Vec<&OfferedSkill> {
         let fits = |found: &OfferedSkill| {
             found.name == name || last_part(&found.folder).as_deref() == Some(name)
         };

@@ -10,7 +10,7 @@ use vault_api::{DeniedMachines, Device, DeviceStatus, Items, ListedDevice};
 use vault_format::root::KeyFingerprint;
 use vault_service::error::ErrorCode as ServiceCode;
 
-use super::enrolment::{self, Invite, Mode};
+use super::enrolment::{self, EnrolmentModeArgument, Invite};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
@@ -68,7 +68,7 @@ enum Action {
     /// Say whether machines need a code to enrol
     Enrolment {
         /// Who may enrol
-        mode: Mode,
+        mode: EnrolmentModeArgument,
     },
 }
 

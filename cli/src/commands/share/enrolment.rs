@@ -30,7 +30,7 @@ pub struct Invite {
 
 /// How machines enrol.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Mode {
+pub enum EnrolmentModeArgument {
     /// Any machine may ask, and the owner decides
     Open,
     /// Only machines with a code
@@ -164,11 +164,11 @@ fn code_not_found(failure: Failure, id: &str) -> Failure {
 pub async fn set_enrolment_mode(
     client: &OwnerClient,
     connection: &Connection,
-    mode: Mode,
+    mode: EnrolmentModeArgument,
 ) -> Result<Report, Failure> {
     let (enrolment, text) = match mode {
-        Mode::Open => (EnrolmentMode::Open, "any machine may ask to be admitted"),
-        Mode::Codes => (
+        EnrolmentModeArgument::Open => (EnrolmentMode::Open, "any machine may ask to be admitted"),
+        EnrolmentModeArgument::Codes => (
             EnrolmentMode::Codes,
             "machines need a code: vault devices invite",
         ),

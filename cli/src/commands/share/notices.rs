@@ -54,7 +54,7 @@ enum Action {
     /// Send notices to every owner by mail, or stop
     Mail {
         /// Whether owners get mail
-        mode: Mode,
+        mode: MailSwitch,
     },
 }
 
@@ -66,7 +66,7 @@ struct Which {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Mode {
+enum MailSwitch {
     /// Every owner gets mail
     On,
     /// Nobody gets mail
@@ -109,7 +109,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
             Action::Test(Which { id }) => test_webhook(&client, &root, id).await,
             Action::Mail { mode } => {
-                let on = matches!(mode, Mode::On);
+                let on = matches!(mode, MailSwitch::On);
                 let body = Some(json!(NoticeMail { mail: on }));
                 let path = format!("{root}/mail");
                 let setting: Value = client.send(Method::PUT, &path, body).await?;

@@ -11,7 +11,7 @@ use vault_api::VaultHead;
 use vault_format::{hash::Digest, root::VaultFingerprint, time::Timestamp};
 use vault_library::{
     Origin, Vault, clock,
-    publish::{self, state::AcknowledgedRelease},
+    publish::{self, state::RecordedRelease},
     shelf::{self, Listing},
     subscribe::{self},
 };
@@ -143,8 +143,8 @@ pub struct LastPush {
     payload_sha256: Digest,
 }
 
-impl From<AcknowledgedRelease> for LastPush {
-    fn from(push: AcknowledgedRelease) -> Self {
+impl From<RecordedRelease> for LastPush {
+    fn from(push: RecordedRelease) -> Self {
         Self {
             release: push.release,
             skills: push.skills,

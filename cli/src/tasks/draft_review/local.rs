@@ -57,8 +57,9 @@ impl Reviewer<'_> {
         })
     }
 
-    /// Says that a draft ends the hold of a skill that its owner rolled back.
-    pub(super) fn hold_line(&self, name: &SkillName) -> Result<Option<String>, Failure> {
+    /// Returns the line which says that a draft ends the hold of a skill; `None` if the skill is
+    /// not held at an earlier version after a rollback.
+    pub(super) fn hold_end_notice(&self, name: &SkillName) -> Result<Option<String>, Failure> {
         let ends = "it ends the hold: the skill was rolled back, and `vault update` left it alone";
         Ok(self
             .is_held(name)?

@@ -223,8 +223,8 @@ impl Program {
         });
     }
 
-    /// Returns what is fetched from the addresses behind a value.
-    pub(super) fn fetched(&mut self, target: Node, place: Place) -> Node {
+    /// Adds the node of what is fetched from the addresses behind a value.
+    pub(super) fn add_fetched_node(&mut self, target: Node, place: Place) -> Node {
         let node = self.graph.fresh();
         // The addresses do not flow into the answer: a file that is fetched is not its address. A
         // value between them stops searches forward and lets those backward pass.

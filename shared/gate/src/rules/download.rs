@@ -4,7 +4,7 @@ use super::COMMANDS;
 use super::decode_exec::{run_as, run_of_variable};
 use super::hosts::{self, urls};
 use super::installers;
-use super::runs::{base_of, fetched, is_edge, is_opened, run_of_file};
+use super::runs::{base_of, fetched_file_name, is_edge, is_opened, run_of_file};
 use super::words::{Command, commands, ending_of, names_any};
 use crate::finding::Severity;
 use crate::rule::place::{CODE, COMMENT, FRONT, HIDDEN, PROSE, SHELL};
@@ -17,7 +17,7 @@ family!(
 
 pub(super) const RULES: &[ScanRule] = &[
     ScanRule {
-        rule: rule("VG-DR-001", "download-pipe-shell", Severity::Critical), // malicious 15, alone 9; real 28, flagged 12
+        rule: rule("VG-DR-001", "download-pipe-shell", Severity::Critical), // finds 15 malicious skills, sole flag on 9; finds 28 real skills, flags 12
         places: COMMANDS,
         needs: &[fetch_words!()],
         all: &[concat!(
@@ -55,7 +55,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-002", "download-substituted", Severity::Critical), // malicious 24, alone 0; real 2, flagged 2
+        rule: rule("VG-DR-002", "download-substituted", Severity::Critical), // finds 24 malicious skills, sole flag on 0; finds 2 real skills, flags 2
         places: COMMANDS,
         needs: &[
             fetch_words!(),
@@ -104,7 +104,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-003", "download-then-run", Severity::Critical), // malicious 2, alone 0; real 11, flagged 4
+        rule: rule("VG-DR-003", "download-then-run", Severity::Critical), // finds 2 malicious skills, sole flag on 0; finds 11 real skills, flags 4
         scope: Scope::Section,
         places: COMMANDS,
         needs: &[&[
@@ -148,7 +148,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-004", "download-from-address", Severity::Critical), // malicious 24, alone 1; real 0, flagged 0
+        rule: rule("VG-DR-004", "download-from-address", Severity::Critical), // finds 24 malicious skills, sole flag on 1; finds 0 real skills, flags 0
         places: COMMANDS,
         needs: &[&["http://", "https://"]],
         all: &[r"https?://(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?/"],
@@ -172,7 +172,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-006", "windows-cradle", Severity::Critical), // malicious 0, alone 0; real 0, flagged 0
+        rule: rule("VG-DR-006", "windows-cradle", Severity::Critical), // finds 0 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         places: COMMANDS,
         needs: &[&[
             "mshta",
@@ -196,7 +196,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-007", "remote-instructions", Severity::High), // malicious 3, alone 0; real 0, flagged 0
+        rule: rule("VG-DR-007", "remote-instructions", Severity::High), // finds 3 malicious skills, sole flag on 0; finds 0 real skills, flags 0
         installer: true,
         places: PROSE | FRONT | HIDDEN | COMMENT,
         needs: &[
@@ -213,7 +213,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-010", "fetched-text-run", Severity::Critical), // malicious 0, alone 0; real 1, flagged 1
+        rule: rule("VG-DR-010", "fetched-text-run", Severity::Critical), // finds 0 malicious skills, sole flag on 0; finds 1 real skill, flags 1
         scope: Scope::Block,
         places: COMMANDS,
         needs: &[
@@ -261,7 +261,7 @@ pub(super) const RULES: &[ScanRule] = &[
         ..RULE
     },
     ScanRule {
-        rule: rule("VG-DR-008", "paste-site-command", Severity::Critical), // malicious 18, alone 2; real 0, flagged 0
+        rule: rule("VG-DR-008", "paste-site-command", Severity::Critical), // finds 18 malicious skills, sole flag on 2; finds 0 real skills, flags 0
         scope: Scope::Block,
         places: PROSE | SHELL | CODE | FRONT | HIDDEN,
         needs: &[
@@ -396,7 +396,7 @@ fn runs_what_it_fetched(seen: &Seen<'_>) -> Option<usize> {
 /// signature of this very file is checked before it runs. The sum may be anybody's, so the flag
 /// becomes a warning and no more.
 fn is_kept_or_checked(seen: &Seen<'_>) -> bool {
-    let (Some((before, line)), Some(name)) = (running_file(seen), fetched(seen)) else {
+    let (Some((before, line)), Some(name)) = (running_file(seen), fetched_file_name(seen)) else {
         return false;
     };
     if is_opened(&line, &name) {

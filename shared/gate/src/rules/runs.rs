@@ -2,8 +2,9 @@
 
 use crate::rule::Seen;
 
-/// The file that what is fetched is written to, as the command names it.
-pub(super) fn fetched(seen: &Seen<'_>) -> Option<String> {
+/// Returns the name of the file to which a command writes what it fetches, as the command states
+/// it.
+pub(super) fn fetched_file_name(seen: &Seen<'_>) -> Option<String> {
     let matched = String::from_utf8_lossy(seen.matched()).into_owned();
     let mut words = matched.rsplit([' ', '"', '\'', '=', '>']);
     let last = words.next()?;
@@ -32,7 +33,7 @@ pub(super) fn is_edge(letter: char) -> bool {
 /// What stands between the command that fetches a file and the part of a line that runs it, and
 /// that part.
 pub(super) fn run_of_file(seen: &Seen<'_>) -> Option<(String, String)> {
-    let name = fetched(seen)?;
+    let name = fetched_file_name(seen)?;
     let after = String::from_utf8_lossy(&seen.text[seen.first.end..]);
     let ends = |letter: char| matches!(letter, '\n' | ';' | '&' | '|' | '`');
     let mut parts = after.split_inclusive(ends);

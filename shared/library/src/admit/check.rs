@@ -271,7 +271,7 @@ fn files_of_same_name(
     }
     let is_wanted =
         |place: &Installation| place.name == *name || author.as_ref() == Some(&place.name);
-    let linked_files = find_linked(vault, is_wanted)
+    let linked_files = find_in_linked_vaults(vault, is_wanted)
         .and_then(|(place, trusted)| {
             examine_bundle(vault, &place.signed_name, &place.bundle, &trusted)
         })
@@ -280,7 +280,7 @@ fn files_of_same_name(
 }
 
 /// Returns whether a linked vault has a skill of this name. Fails if a linked vault can't be read.
-pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
+pub(super) fn is_in_linked_vault(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     for link in linked_pins::list_links(vault)? {
         let (group, _) = link.read_group(vault)?;
         let mut places = group.iter().flat_map(|group| &group.places);
@@ -293,7 +293,7 @@ pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultEr
 
 /// Returns the first matching skill of a linked vault. A linked vault that can't be read is
 /// skipped; other checks report it.
-fn find_linked(
+fn find_in_linked_vaults(
     vault: &Vault,
     wanted: impl Fn(&Installation) -> bool,
 ) -> Option<(Installation, Trusted)> {

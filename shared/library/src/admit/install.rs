@@ -327,7 +327,7 @@ fn decide_admission(
         None if candidate.options.require_installed => {
             return Err(AdmitError::NotInstalled(name.clone()));
         }
-        None if candidate.options.reject_linked_name && check::is_linked(vault, name)? => {
+        None if candidate.options.reject_linked_name && check::is_in_linked_vault(vault, name)? => {
             return Err(linked_skill_error(name));
         }
         None => {}

@@ -10,7 +10,7 @@ use vault_gate::secrets;
 use vault_shelf::fetch::{Fetch, Upstream};
 
 use super::add::{AddError, admit_source, join_blocking, read_policy};
-use super::check::is_linked;
+use super::check::is_in_linked_vault;
 use super::history::read_installed;
 use super::{AdmitError, AdmitReport, Options, Source, linked_skill_error};
 use crate::installed::installations::read_own_skill;
@@ -166,7 +166,7 @@ pub(crate) fn not_own_skill_error(
     vault: &Vault,
     name: &SkillName,
 ) -> Result<AdmitError, AdmitError> {
-    Ok(if is_linked(vault, name)? {
+    Ok(if is_in_linked_vault(vault, name)? {
         linked_skill_error(name)
     } else {
         AdmitError::NotInstalled(name.clone())

@@ -146,7 +146,7 @@ impl Plan {
             failed: Vec::new(),
         };
         let (agent_folders, spare_folders) = compare_agent_folders(&skills, &rules, &agents);
-        let profiles = profiles::choose_skills(rules, &skills, &switches, home, &mut variants)?;
+        let profiles = profiles::plan_profiles(rules, &skills, &switches, home, &mut variants)?;
         let unrendered = variants.missing;
         warnings.extend(variants.failed);
         for profile in profiles.iter().filter(|_| from_file) {
@@ -332,7 +332,7 @@ impl Plan {
             self.record.write(vault, change)?;
         }
         for root in self.roots.iter_mut().filter(|root| root.failed.is_none()) {
-            root.failed = root.add_shown().err().map(|error| error.to_string());
+            root.failed = root.write_entries().err().map(|error| error.to_string());
         }
         // Remove stale variants last, when no symlink points to them any more.
         if self.roots.iter().all(|root| root.failed.is_none()) {

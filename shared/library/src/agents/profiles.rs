@@ -159,7 +159,7 @@ fn signed_agents(
     is_meant.then(|| (manifest.agents, Vec::new()))
 }
 
-pub(super) fn choose_skills(
+pub(super) fn plan_profiles(
     rules: Vec<ProfileRule>,
     skills: &[AvailableSkill],
     switches: &Switches,

@@ -307,7 +307,7 @@ impl RootChange {
     }
 
     /// Verifies the copies to make and records their content. The caller writes that record before
-    /// [`Self::add_shown`] creates the copies. Returns the skills that fail verification.
+    /// [`Self::write_entries`] creates the copies. Returns the skills that fail verification.
     pub(super) fn prepare_copies(&mut self, vault: &Vault) -> Vec<SkillName> {
         let mut damaged = Vec::new();
         for name in &self.remove_copies {
@@ -365,7 +365,7 @@ impl RootChange {
     }
 
     /// Last step of a sync: adds new and changed entries. Runs after the trees have their targets.
-    pub(super) fn add_shown(&self) -> Result<(), FileError> {
+    pub(super) fn write_entries(&self) -> Result<(), FileError> {
         // `new_link` fails if an entry took the name since the comparison, because that entry
         // belongs to the user.
         for (name, target) in &self.links_to_make {

@@ -24,7 +24,7 @@ use super::error::{Conflicts, Difference, PlanError};
 use super::merge::lost_profiles;
 use super::release::{Plan, PlannedObject, ReleasePlan, Source};
 use super::request::PlanRequest;
-use super::state::{AcknowledgedRelease, CatalogFile, CloudState};
+use super::state::{CatalogFile, CloudState, RecordedRelease};
 use super::variants::{is_selected, refuse_size};
 use crate::admit::remove;
 use crate::admit::variants::{RenderedVariant, Transforms, VariantLookup};
@@ -187,7 +187,7 @@ impl ReleaseBuilder<'_> {
         let above = self.request.above_release.unwrap_or(0);
         // A release that was signed and never published uses up its number too.
         let lowest = state.highest_signed.max(above) + 1;
-        let known = |release: &AcknowledgedRelease| ReleaseRef {
+        let known = |release: &RecordedRelease| ReleaseRef {
             release: release.release,
             payload_sha256: release.payload_sha256,
         };

@@ -17,7 +17,7 @@ use vault_format::time::Timestamp;
 use super::change::former_signers;
 use super::error::{Difference, PlanError};
 use super::request::PlanRequest;
-use super::state::{self, AcknowledgedRelease, CloudState};
+use super::state::{self, CloudState, RecordedRelease};
 use crate::index::IndexRow;
 use crate::installed::installations::{Installation, Origin};
 use crate::installed::listing;
@@ -174,8 +174,8 @@ impl Current {
     }
 
     /// Returns the record of this release for the publishing state.
-    pub(super) fn to_acknowledged(&self, at: Timestamp) -> AcknowledgedRelease {
-        AcknowledgedRelease {
+    pub(super) fn to_recorded(&self, at: Timestamp) -> RecordedRelease {
+        RecordedRelease {
             release: self.stored.release,
             payload_sha256: self.stored.payload_sha256,
             file_sha256: self.file_sha256,
@@ -194,7 +194,7 @@ pub(super) fn acknowledge_release(
     vault: &Vault,
     state: &mut CloudState,
     bytes: &[u8],
-    known: AcknowledgedRelease,
+    known: RecordedRelease,
 ) -> Result<(), VaultError> {
     let (trust, store) = (vault.require_trust()?, vault.store_folder());
     state.store_acknowledged(vault, bytes, known, |entry| {

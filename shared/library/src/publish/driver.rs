@@ -16,7 +16,7 @@ use super::merge::TakeOver;
 use super::plan::{plan_release, take_roots};
 use super::release::{Plan, ReleasePlan, record_published};
 use super::request::PlanRequest;
-use super::state::AcknowledgedRelease;
+use super::state::RecordedRelease;
 use crate::vault::Vault;
 use crate::vault::trust::RootChanges;
 
@@ -128,7 +128,7 @@ pub type Uploaded = (usize, u64);
 #[derive(Debug)]
 pub enum PublishOutcome<P> {
     /// Nothing has changed, and the current release stays.
-    Unchanged(AcknowledgedRelease),
+    Unchanged(RecordedRelease),
     /// The new release is current. Holds what was uploaded for it.
     Release(Box<ReleasePlan>, Uploaded),
     /// The new release waits for the signatures of other publishers.

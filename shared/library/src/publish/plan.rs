@@ -25,7 +25,7 @@ use super::error::{Difference, PlanError};
 use super::merge::{ReleaseMerge, TakeOver};
 use super::release::Plan;
 use super::request::{OnDivergence, PlanRequest};
-use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState, SignedPayload};
+use super::state::{self, CatalogFile, CloudState, RecordedRelease, SignedPayload};
 use super::variants::render_for_release;
 use crate::admit::{list_unsigned, remove, sign_again, sign_waiting};
 use crate::installed::installations::{self, Installation};
@@ -233,7 +233,7 @@ fn settle_pending(
     if let (Some(pending), Some((current, bytes))) = (&state.pending, current)
         && pending.payload_sha256 == current.stored.payload_sha256
     {
-        let arrived = AcknowledgedRelease {
+        let arrived = RecordedRelease {
             file_sha256: current.file_sha256,
             ..pending.clone()
         };
@@ -422,9 +422,9 @@ fn build_plan(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Pla
         // same content.
         && same_content(&release.catalog, current)
     {
-        let acknowledged = AcknowledgedRelease {
+        let acknowledged = RecordedRelease {
             inputs: Some(inputs),
-            ..current.to_acknowledged(builder.now)
+            ..current.to_recorded(builder.now)
         };
         if let Some(bytes) = builder.request.current {
             acknowledge_release(vault, &mut state, bytes, acknowledged.clone())?;
@@ -453,7 +453,7 @@ fn build_plan(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Pla
         release: release.catalog.release,
         payload_sha256,
     });
-    state.pending = Some(AcknowledgedRelease {
+    state.pending = Some(RecordedRelease {
         release: release.catalog.release,
         payload_sha256,
         file_sha256: Digest::of(&bytes),
@@ -546,7 +546,7 @@ pub(super) fn record_reviewed(
     slug: &Slug,
     current: &[u8],
     reviewed: ReleaseRef,
-) -> Result<AcknowledgedRelease, PlanError> {
+) -> Result<RecordedRelease, PlanError> {
     let mut change = vault.begin_change()?;
     let request = PlanRequest {
         // The owner reviewed exactly this payload. The service may show another one by now.
@@ -559,7 +559,7 @@ pub(super) fn record_reviewed(
         return Err(read.refusal_error(&trust, false));
     }
     let mut state = state::read_or_new(vault, base, slug)?;
-    let acknowledged = read.to_acknowledged(vault.clock().now());
+    let acknowledged = read.to_recorded(vault.clock().now());
     acknowledge_release(vault, &mut state, current, acknowledged.clone())?;
     state.write_state(vault)?;
     Ok(acknowledged)

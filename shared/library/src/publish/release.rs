@@ -9,7 +9,7 @@ use vault_store::objects::Class;
 use super::current::acknowledge_release;
 use super::error::PlanError;
 use super::merge::TakeOver;
-use super::state::{self, AcknowledgedRelease};
+use super::state::{self, RecordedRelease};
 use crate::admit::variants::RenderedVariant;
 use crate::store::{self, Trusted};
 use crate::vault::Vault;
@@ -18,7 +18,7 @@ use crate::vault::Vault;
 #[derive(Debug)]
 pub enum Plan {
     /// Nothing: the current release already contains exactly this vault's skills.
-    Unchanged(AcknowledgedRelease),
+    Unchanged(RecordedRelease),
     /// Show these own skills, whose signing key was revoked, to the owner. Then plan again with
     /// `PlanRequest::sign_again`.
     SignAgain(Vec<SkillName>),
@@ -125,10 +125,7 @@ impl ReleasePlan {
 }
 
 /// Records that the service acknowledged a planned release, which becomes the current one.
-pub fn record_published(
-    vault: &Vault,
-    plan: &ReleasePlan,
-) -> Result<AcknowledgedRelease, PlanError> {
+pub fn record_published(vault: &Vault, plan: &ReleasePlan) -> Result<RecordedRelease, PlanError> {
     let _change = vault.begin_change()?;
     let mut state = state::read_or_new(vault, &plan.base, &plan.slug)?;
     let pending = state
@@ -136,7 +133,7 @@ pub fn record_published(
         .clone()
         // Another process may have signed a newer release in between, whose record must stay.
         .filter(|pending| pending.payload_sha256 == plan.payload_sha256);
-    let acknowledged = AcknowledgedRelease {
+    let acknowledged = RecordedRelease {
         release: plan.release,
         payload_sha256: plan.payload_sha256,
         file_sha256: plan.file_sha256,

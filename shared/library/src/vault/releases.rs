@@ -38,9 +38,9 @@ pub struct CloudState {
     /// Name of the vault at the service.
     pub slug: Slug,
     /// Last release that the service acknowledged, or that this machine took over from it.
-    pub published: Option<AcknowledgedRelease>,
+    pub published: Option<RecordedRelease>,
     /// Release that this machine signed and the service has not acknowledged.
-    pub pending: Option<AcknowledgedRelease>,
+    pub pending: Option<RecordedRelease>,
     /// Highest release number that this machine has signed for the namespace.
     pub highest_signed: u64,
     /// Payload hashes of earlier releases, sorted by release number.
@@ -63,9 +63,10 @@ pub(crate) struct SignedPayload {
     pub(crate) payload_sha256: Digest,
 }
 
-/// A release that the service has acknowledged, or a pending one that it has not.
+/// A release that this machine signed or took over from the service, as its publishing state
+/// records it. The service may not have acknowledged it yet.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct AcknowledgedRelease {
+pub struct RecordedRelease {
     /// Number of the release.
     pub release: u64,
     /// SHA-256 of the signed payload.
@@ -252,7 +253,7 @@ impl CloudState {
         &mut self,
         vault: &Vault,
         bytes: &[u8],
-        known: AcknowledgedRelease,
+        known: RecordedRelease,
         signer: impl Fn(&SkillEntry) -> Option<PublicKey>,
     ) -> Result<(), VaultError> {
         self.note_former(vault, bytes, &known, signer)?;
@@ -269,7 +270,7 @@ impl CloudState {
         &mut self,
         vault: &Vault,
         bytes: &[u8],
-        known: &AcknowledgedRelease,
+        known: &RecordedRelease,
         signer: impl Fn(&SkillEntry) -> Option<PublicKey>,
     ) -> Result<(), VaultError> {
         let before = self.published_catalog(vault)?;
@@ -288,7 +289,7 @@ impl CloudState {
         Ok(())
     }
 
-    fn note_published(&mut self, acknowledged: AcknowledgedRelease) {
+    fn note_published(&mut self, acknowledged: RecordedRelease) {
         let by_release: BTreeMap<u64, Digest> = self
             .history
             .iter()

@@ -161,7 +161,7 @@ impl LocalFolder {
             (path, find::search_folder(path)?)
         } else if let Some(name) = name.filter(|name| is_document_name(name)) {
             let paths = SkillPaths {
-                documents: vec![name.to_owned()],
+                skill_md_paths: vec![name.to_owned()],
                 left_out: Vec::new(),
             };
             (path.parent().unwrap_or(Path::new("")), paths)

@@ -115,7 +115,7 @@ fn serve_stdio(context: &Context) -> Result<Report, Failure> {
         .describe_machine(None)
         .filter(|_| !is_remote);
     let fetcher = fetch::for_tools(context)?;
-    let drafts = settings.text("VAULT_MCP_WRITES") == Some("draft");
+    let keeps_drafts = settings.text("VAULT_MCP_WRITES") == Some("draft");
     let shelf = std::sync::Arc::new(LocalShelf {
         owner: OWNER,
         paths: context.vault_paths()?,
@@ -125,9 +125,9 @@ fn serve_stdio(context: &Context) -> Result<Report, Failure> {
                 .with_fetch(fetcher.clone())
                 .with_folders()
                 .with_agents(machine.clone())
-                .with_drafts(drafts)
+                .with_drafts(keeps_drafts)
         }),
-        drafts,
+        keeps_drafts,
         opened: std::sync::OnceLock::new(),
     });
     context.block_on(async {

@@ -31,7 +31,7 @@ pub(super) struct LocalShelf {
     pub(super) build: Box<Build>,
     /// Whether agents' changes are kept as drafts, for the user to accept, instead of being signed
     /// at once. `build` must set the same for the shelf that it makes.
-    pub(super) drafts: bool,
+    pub(super) keeps_drafts: bool,
     pub(super) opened: OnceLock<LibraryShelf>,
 }
 
@@ -91,7 +91,7 @@ impl Shelf for LocalShelf {
     }
 
     fn write_mode(&self) -> Writes {
-        if self.drafts {
+        if self.keeps_drafts {
             Writes::Drafted
         } else {
             Writes::Signed

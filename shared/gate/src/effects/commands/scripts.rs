@@ -203,7 +203,7 @@ impl Arguments<'_> {
         match files.next() {
             // `deno run https://…`
             Some(word) if word.text.contains("://") => {
-                let node = program.fetched(target, self.place());
+                let node = program.add_fetched_node(target, self.place());
                 program.add_call(node, Call::Runs, target, self.place());
             }
             Some(word) => {

@@ -60,7 +60,7 @@ impl Arguments<'_> {
         if self.words.iter().any(keeps_name) {
             self.save_by_address(program);
         } else if !is_saved {
-            let fetched = self.fetched(program);
+            let fetched = self.add_fetched_node(program);
             program.copy(fetched, self.command.output, self.place());
         }
     }
@@ -108,7 +108,7 @@ impl Arguments<'_> {
             }
             "o" | "output" => {
                 let node = self.file(program, word, value);
-                let fetched = self.fetched(program);
+                let fetched = self.add_fetched_node(program);
                 program.graph.edge(fetched, node, Flow::Write, self.place());
             }
             "H" | "header" | "u" | "user" | "A" | "user-agent" | "e" | "referer"
@@ -126,10 +126,10 @@ impl Arguments<'_> {
         }
     }
 
-    /// What a program fetches from the addresses that it is given.
-    pub(super) fn fetched(&self, program: &mut Program) -> Node {
+    /// Adds the node of what a program fetches from the addresses that it is given.
+    pub(super) fn add_fetched_node(&self, program: &mut Program) -> Node {
         let target = self.target(program);
-        program.fetched(target, self.place())
+        program.add_fetched_node(target, self.place())
     }
 
     /// Sends a value in a header. One that signs in uses it.
@@ -195,7 +195,7 @@ impl Arguments<'_> {
                 }
             }
         }
-        let fetched = self.fetched(program);
+        let fetched = self.add_fetched_node(program);
         let mut to = None;
         for pair in self.words.windows(2) {
             if matches!(pair[0].text.as_str(), "-O" | "-qO" | "--output-document")
@@ -228,7 +228,7 @@ impl Arguments<'_> {
                 continue;
             };
             let target = self.value(program, word);
-            let fetched = program.fetched(target, self.place());
+            let fetched = program.add_fetched_node(target, self.place());
             let file = program.literal(&format!("./{name}"), self.place());
             program.graph.edge(fetched, file, Flow::Write, self.place());
         }

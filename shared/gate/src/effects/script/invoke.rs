@@ -77,7 +77,7 @@ impl Script<'_> {
         let first = inner.first().map(|token| &token.kind);
         let is_address = matches!(first, Some(Kind::Text(text, _)) if text.starts_with("http"));
         if calls::fetches(&lower) || effect == Effect::Reads && is_address {
-            let fetched = self.program.fetched(target, place);
+            let fetched = self.program.add_fetched_node(target, place);
             self.program.copy(fetched, result, place);
         }
         let values = Values {

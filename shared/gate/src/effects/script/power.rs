@@ -304,7 +304,7 @@ impl Script<'_> {
                     if let Some(file) = value_of(&["infile", "form", "attachments", "source"], 99) {
                         program.add_call(file, Call::SendsFile, all, place);
                     }
-                    let fetched = program.fetched(all, place);
+                    let fetched = program.add_fetched_node(all, place);
                     match value_of(&["outfile", "destination"], 99) {
                         Some(file) => program.graph.edge(fetched, file, Flow::Write, place),
                         None => program.copy(fetched, result, place),
