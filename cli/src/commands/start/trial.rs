@@ -122,8 +122,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Ok(link)
     })?;
     let text = format!(
-        "\nThe trial has ended, and nothing of it is left. To keep the skill: vault add {}",
-        arguments.shown_source()
+        "\nThe trial has ended, and nothing of it is left. To keep the skill: {}",
+        arguments.add_command()
     );
     let tried = TriedSkill {
         audit: audited_skill(
@@ -154,12 +154,28 @@ impl Arguments {
         addition
     }
 
-    fn shown_source(&self) -> String {
-        let source = shell_path(clean(&self.source, 200));
-        match &self.skill {
-            Some(skill) => format!("{source} --skill {}", shell_path(clean(skill, 64))),
-            None => source,
+    /// Returns the command that adds the skill as it was tried, with every flag that selected it.
+    fn add_command(&self) -> String {
+        let flags = [
+            ("--skill", self.skill.iter()),
+            ("--ref", self.reference.iter()),
+            ("--path", self.path.iter()),
+            ("--plugin", self.plugin.iter()),
+        ];
+        let quote = |text: &String| shell_path(clean(text, 2048));
+        let mut command = format!("vault add {}", quote(&self.source));
+        for (flag, values) in flags {
+            for value in values {
+                command.push_str(&format!(" {flag} {}", quote(value)));
+            }
         }
+        for rule in &self.allow {
+            command.push_str(&format!(" --allow {}", quote(rule)));
+        }
+        if let Some(reason) = &self.reason {
+            command.push_str(&format!(" --reason {}", quote(reason)));
+        }
+        command
     }
 }
 
@@ -179,7 +195,7 @@ fn choose_agent(
             .hint("name one: --agent <id>; vault agents --all lists them")),
         ref several => {
             let ids = several.iter().map(|agent| agent.id.to_string()).collect();
-            let question = "Which agent shall use the skill?";
+            let question = "Which agent should get the skill?";
             let id = context.ui.choose_one(question, "--agent <id>", ids)?;
             agents::by_name(&id).ok_or_else(unknown)
         }
@@ -220,5 +236,30 @@ impl StopSignals {
             _ = terminated.recv() => {}
             _ = hung_up.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_keeps_a_skill_selects_the_one_that_was_tried() {
+        let some = |text: &str| Some(text.to_owned());
+        let tried = Arguments {
+            source: "https://docs.example/skills.git".to_owned(),
+            skill: some("csv"),
+            agent: None,
+            reference: some("v1.0.0"),
+            path: some("two words"),
+            plugin: some("review"),
+            allow: vec!["download-pipe-shell".to_owned()],
+            reason: some("read it"),
+        };
+        assert_eq!(
+            tried.add_command(),
+            "vault add https://docs.example/skills.git --skill csv --ref v1.0.0 \
+             --path 'two words' --plugin review --allow download-pipe-shell --reason 'read it'"
+        );
     }
 }

@@ -115,6 +115,12 @@ pub fn render(results: &[DiscoveredSkill], places: &[SearchedPlace]) -> String {
     if unusable > 0 {
         total.push_str(&format!("; {} cannot be fetched", count(unusable, "entry")));
     }
+    if results.is_empty() {
+        let places = places
+            .iter()
+            .filter(|place| place.status == PlaceStatus::Answered);
+        total = format!("Nothing found in {}", count(places.count(), "place"));
+    }
     lines.push(paint(DIM, total));
     if let Some(first) = results.first() {
         let source = first.argument();
