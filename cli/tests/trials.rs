@@ -62,11 +62,15 @@ impl Running {
     }
 }
 
-/// Every entry below a folder: a link by its target, a file by its content.
+/// Every entry below a folder: a link by its target, a file by its content. The index of the vault is
+/// left out: it is a cache, which every listing may fill further.
 fn entries(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        if path.ends_with(".vault/index.db") {
+            continue;
+        }
         let kind = path.symlink_metadata().unwrap().file_type();
         let content = if kind.is_symlink() {
             fs::read_link(&path).unwrap().display().to_string()
@@ -92,8 +96,6 @@ fn a_trial_ends_without_a_trace_whatever_ends_it() {
             );
             home.run(&["add", other.to_str().unwrap()]).ok();
             home.run(&["sync-profiles", "--discover"]).ok();
-            // The index of the vault is a cache, which this fills.
-            home.run(&["list"]).ok();
         }
         let before = entries(home.root());
         for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
