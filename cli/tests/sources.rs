@@ -10,6 +10,7 @@ mod projects;
 mod proxy;
 mod replacing;
 mod reported;
+mod requirements;
 mod selection;
 mod signer;
 mod tools;

@@ -498,3 +498,74 @@ fn the_users_skills_are_linked_nowhere_outside_of_a_project() {
     sync(&[]);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }
+
+#[test]
+fn a_lock_requires_nothing_from_a_place_that_only_this_machine_reaches() {
+    let machine = Home::new();
+    machine.add("mine", "My own text.").ok();
+    let repository = hostile_repository(&machine);
+    let lock = fs::read_to_string(repository.join("vault.lock")).unwrap();
+    let source = lock
+        .lines()
+        .find(|line| line.starts_with("source"))
+        .unwrap();
+    let many = vec!["\"github:a/b\""; 10_000].join(", ");
+    for requires in [
+        "\"file:///etc/passwd\"",
+        "\"http://example.com/a/SKILL.md\"",
+        "\"https://10.0.0.1/a.zip\"",
+        "\"https://[::1]/a.zip\"",
+        "\"https://169.254.169.254/latest/SKILL.md\"",
+        "\"git@192.168.0.1:a/b.git\"",
+        "\"git@printer.local:a/b.git\"",
+        "\"ext::sh\"",
+        "\"--upload-pack=x\"",
+        "\"./../secret\"",
+        "\".//etc\"",
+        "\"../secret\"",
+        "\"/etc/skills\"",
+        "\"acme/skills\"",
+        "\"github:a/b@v1..v2\"",
+        "\"github:a/b\\u001b[2J\"",
+        "1",
+        many.as_str(),
+    ] {
+        set_source(&repository, &format!("{source}\nrequires = [{requires}]"));
+        let name = requires.get(..40).unwrap_or(requires);
+        install_refused(&machine, &repository, name, FAILED, "lock_invalid");
+        fs::write(repository.join("vault.lock"), &lock).unwrap();
+    }
+}
+
+#[test]
+fn skills_of_a_lock_that_require_each_other_are_refused_with_their_path() {
+    let machine = Home::new();
+    machine.add("mine", "My own text.").ok();
+    let repository = hostile_repository(&machine);
+    for (number, path) in [
+        (1, "s0 -> s0"),
+        (50, "s0 -> s1 -> s2"),
+        // Long enough to end a program that follows them by recursion.
+        (10_000, "s0 -> s1 -> s2"),
+    ] {
+        let mut lock = "schema = 1\n".to_owned();
+        for at in 0..number {
+            let next = (at + 1) % number;
+            lock.push_str(&format!(
+                "\n[[skill]]\nname = \"s{at}\"\nsource = \"./s{at}\"\nrequires = [\"./s{next}\"]\n"
+            ));
+        }
+        fs::write(repository.join("vault.lock"), lock).unwrap();
+        let name = number.to_string();
+        install_refused(&machine, &repository, &name, FAILED, "requirement_conflict");
+        let ran = run_in(&machine, &repository, &["install", "--json"]).json();
+        let message = text_of(&ran["error"]["message"]);
+        assert!(message.contains(path), "{message:.200}");
+        assert!(message.len() < 8_000, "{}", message.len());
+        let listed = run_in(&machine, &repository, &["list", "--project", "--json"]).ok();
+        assert_eq!(
+            listed.json()["data"]["skills"].as_array().unwrap().len(),
+            number
+        );
+    }
+}

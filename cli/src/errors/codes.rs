@@ -107,6 +107,8 @@ codes! {
         ReleaseNotFound "release_not_found" "The service keeps no release of this number." "`vault status --cloud` shows the current one.";
         ReleaseTooLarge "release_too_large" "The release cannot be built or is too large." "Remove what the message names.";
         RootNotMade "root_not_made" "The new list of keys breaks a rule, so the keys stay as they are." "The message says which rule.";
+        RequirementConflict "requirement_conflict" "Skills require each other, or versions that exclude each other." "The message names the skills; one of them must change or leave the project.";
+        RequirementRefused "requirement_refused" "A skill requires another one that vault does not take." "Ask the author of the skill; the message says what is wrong.";
         SigningFailed "signing_failed" "The skill could not be signed." "The message says what is wrong with it.";
         SkillChanged "skill_changed" "A skill changed while it was published." "Run `vault sync --cloud` again.";
         SkillMdSize "skill_md_size" "SKILL.md is larger than vault reads." "Move parts of it into other files.";
@@ -116,6 +118,7 @@ codes! {
         SourceNotFound "source_not_found" "The source does not exist." "Check the address and the reference.";
         SourceTooLarge "source_too_large" "The source is larger than vault fetches." "Fetch it another way and add the folder.";
         SourceUnknown "source_unknown" "The skill has no source to update from." "Add it again from where it is published.";
+        StillNeeded "still_needed" "Another skill of the project requires this one." "Remove both, or pass `--anyway`.";
         StepFailed "step_failed" "A step of the demo failed." "The message says which.";
         TimerNotChanged "timer_not_changed" "The timer of `vault cloud pull --every` could not be started or stopped." "Run the command that failed by hand, or pull from cron.";
         TransformFailed "transform_failed" "A transform can no longer be applied." "Fix the transform and add it again, or remove it.";

@@ -66,6 +66,36 @@ impl FindingText {
     }
 }
 
+impl FindingText {
+    /// Creates the note that a skill names programs or variables that this machine does not have.
+    pub fn needs_unmet(skill: &SkillName, unmet: &[String]) -> Self {
+        Self {
+            code: "needs_unmet",
+            severity: Severity::Note,
+            message: format!(
+                "{skill} works with what this machine does not have: {}",
+                join(unmet)
+            ),
+            hint: "install the program or set the variable, if you use that part of the skill"
+                .to_owned(),
+            skill: Some(skill.clone()),
+            path: None,
+        }
+    }
+
+    /// Creates the warning that a skill requires another one that is not installed. `command` adds it.
+    pub fn requirement_missing(skill: &SkillName, requirement: &str, command: String) -> Self {
+        Self {
+            code: "requirement_missing",
+            severity: Severity::Warning,
+            message: format!("{skill} requires {requirement}, which is not installed"),
+            hint: command,
+            skill: Some(skill.clone()),
+            path: None,
+        }
+    }
+}
+
 fn finding_message(finding: &Finding) -> String {
     // No wildcard here or in `hint`: a new finding of the library does not compile without its
     // texts.

@@ -65,6 +65,16 @@ impl Fetching {
         Self::with_settings(context, fetch_settings(context, false)?)
     }
 
+    /// Like [`Fetching::for_project`], for what the author of a skill requires, before the user has
+    /// seen it. Such a repository must be on a public host, unless it is on the host of the skill
+    /// itself, which the user named.
+    pub fn for_requirement(context: &Context, is_own_host: bool) -> Result<Self, Failure> {
+        let mut settings = fetch_settings(context, false)?;
+        // Behind a proxy, git cannot be pinned to the addresses that were checked.
+        settings.guarded = !is_own_host && settings.proxy.is_none();
+        Self::with_settings(context, settings)
+    }
+
     fn with_settings(context: &Context, settings: Settings) -> Result<Self, Failure> {
         let policy = load_policy(context)?;
         let options = ParseOptions {

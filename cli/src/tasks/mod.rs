@@ -21,5 +21,6 @@ pub mod project_lock;
 pub mod project_scope;
 pub mod project_state;
 pub mod publishing;
+pub mod requirements;
 pub mod starter;
 pub mod subscription;

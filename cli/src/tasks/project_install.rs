@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use vault_format::{bundle::File, hash::Digest, name::SkillName};
 use vault_gate::RawFile;
+use vault_gate::requirements::{StatedRequirement, read_requirements};
 use vault_library::{
     Examined, Vault,
     admit::{
@@ -93,18 +94,7 @@ impl<'a> ProjectInstaller<'a> {
             check_digest(digest, &digest_now, &candidate)?;
         }
         let report = self.install_candidate(&candidate)?;
-        let settled = resolves.then(|| {
-            // A folder of the project has no upstream. Its entry only gets the digest.
-            let entry = project_lock::locked_entry(&candidate).unwrap_or_else(|| LockEntry {
-                digest: Some(digest_now),
-                ..locked.clone()
-            });
-            LockEntry {
-                agents: locked.agents.clone(),
-                unknown: locked.unknown.clone(),
-                ..entry
-            }
-        });
+        let settled = resolves.then(|| resolved_entry(self.context, locked, &candidate));
         if !report.is_change() {
             return Ok((None, settled));
         }
@@ -360,6 +350,34 @@ impl<'a> ProjectInstaller<'a> {
         });
         drop(bar);
         fetched
+    }
+}
+
+/// Returns what a skill that passed the gate requires. Warns if the text cannot be read, because
+/// nothing comes along then.
+pub fn stated_requirements(context: &Context, candidate: &Candidate) -> Vec<StatedRequirement> {
+    let package = &candidate.package;
+    read_requirements(&package.frontmatter.metadata).unwrap_or_else(|unreadable| {
+        let text = clean(&format!("{}: {unreadable}", package.name), 400);
+        let hint = "nothing comes along with it; vault lint shows the form";
+        context.ui.warn_with("requirement_unreadable", text, hint);
+        Vec::new()
+    })
+}
+
+/// Creates the new entry of a skill that was read for this one.
+pub fn resolved_entry(context: &Context, locked: &LockEntry, candidate: &Candidate) -> LockEntry {
+    // A folder of the project has no upstream. Its entry only gets the digest.
+    let entry = project_lock::locked_entry(candidate).unwrap_or_else(|| LockEntry {
+        digest: Some(project_lock::candidate_digest(candidate)),
+        ..locked.clone()
+    });
+    LockEntry {
+        agents: locked.agents.clone(),
+        requires: stated_requirements(context, candidate),
+        as_requirement: locked.as_requirement,
+        unknown: locked.unknown.clone(),
+        ..entry
     }
 }
 

@@ -15,12 +15,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use vault_format::{
     hash::Digest,
     name::{AgentId, SkillName},
     root::VaultFingerprint,
 };
+use vault_gate::requirements::{StatedRequirement, parse_requirements};
 use vault_library::{Examined, admit::Candidate, project::ProjectFolder};
 use vault_shelf::fetch::Upstream;
 use vault_sources::{ParseOptions, check_address, site::digest_of};
@@ -101,6 +102,16 @@ pub struct LockEntry {
     /// not empty, every link of the skill is copied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copied_links: Vec<String>,
+    /// The skills that this one requires, as its SKILL.md states them; at most 32.
+    #[serde(
+        default,
+        deserialize_with = "read_requires",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub requires: Vec<StatedRequirement>,
+    /// Whether it came only because other skills of the project require it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub as_requirement: bool,
     /// Members that a newer version wrote. They are kept when the file is written. What changes the
     /// installed bytes raises the schema, so an unknown member never does.
     #[serde(flatten)]
@@ -125,6 +136,8 @@ impl LockEntry {
             agents: Vec::new(),
             include: Vec::new(),
             copied_links: Vec::new(),
+            requires: Vec::new(),
+            as_requirement: false,
             unknown: BTreeMap::new(),
         }
     }
@@ -168,6 +181,14 @@ impl LockEntry {
             copied_links: self.copied_links.clone(),
         })
     }
+}
+
+/// Reads the requirements of an entry within the bounds of those of a skill.
+fn read_requires<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<StatedRequirement>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    parse_requirements(&texts).map_err(|reason| D::Error::custom(format!("`requires` {reason}")))
 }
 
 #[derive(Deserialize, Serialize)]
@@ -514,7 +535,7 @@ pub fn digest_of_installed(found: &Examined) -> Digest {
     digest_of(files.map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())))
 }
 
-/// Creates the lock entry of a fetched skill. Returns `None` if the skill has no upstream.
+/// Creates the lock entry of a fetched skill, without what it requires. Returns `None` if the skill has no upstream.
 pub fn locked_entry(candidate: &Candidate) -> Option<LockEntry> {
     let upstream = candidate.upstream.as_ref()?;
     Some(LockEntry {
@@ -532,6 +553,8 @@ pub fn locked_entry(candidate: &Candidate) -> Option<LockEntry> {
         agents: candidate.options.agents.clone(),
         include: candidate.secrets.included.clone(),
         copied_links: upstream.copied_links.clone(),
+        requires: Vec::new(),
+        as_requirement: false,
         unknown: BTreeMap::new(),
     })
 }

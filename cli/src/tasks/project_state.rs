@@ -50,6 +50,10 @@ pub struct ProjectSkill {
     pub state: LockState,
     /// The first difference from what was signed; null if there is none.
     pub damage: Option<String>,
+    /// Skills of the project that require it, as the lock records them.
+    pub needed_by: Vec<SkillName>,
+    /// Whether it came only because others require it.
+    pub as_requirement: bool,
 }
 
 /// Relation of a project's skill to the lock.
@@ -133,7 +137,7 @@ impl ProjectSkills {
             let read = vault.zip(project.as_ref());
             let read = read.and_then(|(vault, project)| project.read_skill(vault, name));
             let entry = locked.get(name).copied();
-            match read {
+            let skill = match read {
                 Some(Err(damage)) => ProjectSkill {
                     damage: Some(message_chain(&damage)),
                     ..ProjectSkill::new(name, None, entry, LockState::Damaged)
@@ -146,6 +150,10 @@ impl ProjectSkills {
                     };
                     ProjectSkill::new(name, read, entry, state)
                 }
+            };
+            ProjectSkill {
+                as_requirement: entry.is_some_and(|entry| entry.as_requirement),
+                ..skill
             }
         });
         Ok(Self {
@@ -183,6 +191,8 @@ impl ProjectSkill {
             revision: entry.and_then(|entry| entry.revision.clone()).or(digest),
             state,
             damage: None,
+            needed_by: Vec::new(),
+            as_requirement: false,
         }
     }
 }

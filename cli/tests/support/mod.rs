@@ -14,6 +14,7 @@ use tempfile::TempDir;
 pub struct Home(TempDir);
 
 /// How a command with `--json` ended.
+#[derive(Debug)]
 pub struct Ended {
     pub code: i32,
     pub json: Value,

@@ -12,7 +12,7 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{
-        BOLD, Column, DIM, Report, Table, WARN, clean, either,
+        BOLD, Column, DIM, Report, Table, WARN, clean, either, join,
         origin::{describe_owner, whose_skill},
         paint,
     },
@@ -21,6 +21,7 @@ use crate::{
         exceptions::exceptions_of,
         project_scope::{LockedProject, ProjectScope},
         project_state::ProjectSkills,
+        requirements,
     },
 };
 
@@ -156,7 +157,8 @@ fn list_project(
     vault: Option<&Vault>,
     project: &LockedProject,
 ) -> Result<Report, Failure> {
-    let state = ProjectSkills::read_skills(vault, project)?;
+    let mut state = ProjectSkills::read_skills(vault, project)?;
+    let mut needed_by = requirements::needed_by(context, &project.lock);
     // A version counts what this machine installed, so people see what the lock names instead.
     let mut table = Table::new([
         Column::new("skill").shrinks_to(24),
@@ -164,14 +166,19 @@ fn list_project(
         Column::new("from").shrinks_to(16),
         Column::new("").shrinks_to(20).leaves(1),
     ]);
-    for skill in &state.skills {
+    for skill in &mut state.skills {
+        skill.needed_by = needed_by.remove(&skill.name).unwrap_or_default();
+        let what = match skill.state.hint_text() {
+            "" if !skill.needed_by.is_empty() => format!("needed by {}", join(&skill.needed_by)),
+            hint => hint.to_owned(),
+        };
         let revision = skill.revision.as_deref().map(shown_revision);
         let from = skill.source.as_ref().map(|from| clean(from, 200));
         table.push_row([
             paint(BOLD, &skill.name),
             revision.unwrap_or_default(),
             from.unwrap_or_default(),
-            paint(DIM, skill.state.hint_text()),
+            paint(DIM, what),
         ]);
     }
     let text = if state.skills.is_empty() {

@@ -19,6 +19,7 @@ use vault_gate::{
     Outcome,
     document::{Frontmatter, Secret},
     report::{Audited, LeftOutFolder, Verdict},
+    requirements::{Need, read_needs, read_requirements},
 };
 use vault_library::{
     Origin, Vault,
@@ -93,6 +94,11 @@ struct SkillContent {
     actions: BTreeMap<ActionName, ActionSpec>,
     /// Environment variables that the skill declares.
     environment: Vec<Variable>,
+    /// Skills that it requires, each with a revision or a range of versions if it names one. Empty if
+    /// `metadata.requires` cannot be read.
+    requires: Vec<String>,
+    /// Programs and variables (`$NAME`) that it works with. Empty if `metadata.needs` cannot be read.
+    needs: Vec<Need>,
     /// How much text an agent has to read because of it.
     context: ContextCost,
 }
@@ -402,6 +408,14 @@ impl SkillContent {
                 loaded_bytes: document.map_or(0, |file| file.size),
             },
             environment: variables.collect(),
+            requires: read
+                .and_then(|read| read_requirements(&read.metadata).ok())
+                .map_or_else(Vec::new, |stated| {
+                    stated.iter().map(ToString::to_string).collect()
+                }),
+            needs: read
+                .and_then(|read| read_needs(&read.metadata).ok())
+                .unwrap_or_default(),
             name,
             agents: read.map_or_else(Vec::new, |read| read.agents.clone()),
             frontmatter,
@@ -417,6 +431,11 @@ impl SkillContent {
         let cost = format!("{listed} in every conversation, {loaded} when it is used");
         let mut lines = vec![format_row("context", cost)];
         lines.extend(self.environment.iter().map(Variable::row));
+        let requires = self.requires.iter();
+        lines.extend(requires.map(|text| format_row("requires", clean(text, 200))));
+        if !self.needs.is_empty() {
+            lines.push(format_row("needs", clean(&join(&self.needs), 400)));
+        }
         lines.extend(self.actions.iter().map(action_row));
         lines.extend(file_rows(&self.files));
         lines

@@ -4,6 +4,8 @@
 
 pub mod project;
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,6 +14,7 @@ use vault_library::{
     Vault, VaultError, clock,
     doctor::{self, DoctorFinding, DoctorInput, DoctorReport, RepairStatus, Severity},
 };
+use vault_sources::requirements::SourceKey;
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
@@ -26,6 +29,7 @@ use crate::{
     tasks::{
         profiles::{self, AgentProfile},
         project_scope::ProjectScope,
+        requirements,
     },
 };
 
@@ -180,6 +184,8 @@ fn render_health(
     if context.process.find_program("git").is_none() {
         findings.push(FindingText::git_missing());
     }
+    push_stated_needs(context, report, &mut findings);
+    findings.sort_by_key(|finding| finding.severity);
     let forgotten = format!("{TICK} forgot the times that this machine's clock showed by mistake");
     let none = "This machine remembers no time that is still to come.";
     let clock = clock_reset.map(|is_reset| either(is_reset, &*forgotten, none).to_owned());
@@ -204,6 +210,31 @@ fn render_health(
         report,
     };
     Report::view(health, lines.join("\n")).with_exit(exit)
+}
+
+/// Adds what the skills state that they work with, and that this machine does not have: programs,
+/// variables, and for own skills other skills. The skills of a project have a lock of their own.
+fn push_stated_needs(context: &Context, report: &DoctorReport, findings: &mut Vec<FindingText>) {
+    let own = || report.skills.iter().filter(|skill| skill.origin == "local");
+    let keys: BTreeSet<SourceKey> = own()
+        .filter_map(|skill| skill.declared.source.as_ref())
+        .filter_map(|source| SourceKey::of_recorded(source.as_str()))
+        .collect();
+    for skill in &report.skills {
+        let unmet = requirements::unmet_needs(context, &skill.declared.needs);
+        if !unmet.is_empty() {
+            findings.push(FindingText::needs_unmet(&skill.name, &unmet));
+        }
+    }
+    for skill in own() {
+        for (text, command) in requirements::absent_skills(&skill.declared.requires, &keys) {
+            findings.push(FindingText::requirement_missing(
+                &skill.name,
+                &text,
+                command,
+            ));
+        }
+    }
 }
 
 /// Lowers the times that vault remembers and that lie ahead of this machine's clock, after a

@@ -38,6 +38,7 @@ use crate::{
         admission::{self, admission_failure, require_reason, texts::Texts},
         profiles::{self, ShownLinks},
         project_scope::ProjectScope,
+        requirements,
     },
 };
 
@@ -57,7 +58,8 @@ question, without a terminal exit 2 with both folders. Skills that are not taken
 named with -v. One bad skill does not stop the others.
 
 --project adds skills to this project, and nothing of your own changes: they are recorded in \
-vault.lock, which you commit, and installed as `vault install` does. Without it, no project changes.
+vault.lock, which you commit, and installed as `vault install` does. The skills that they require \
+come along after a question. Without it, no project changes.
 
 Files that look like secrets are left out and named: .env and .env.* (but not .env.example, \
 .env.sample and .env.template), private keys, *.key and *.pem. --include FILE takes one, by its \
@@ -436,6 +438,7 @@ impl SkillAdder<'_> {
                 let failed = |error| admission_failure(&place.label, &texts, error);
                 let report = report.map_err(failed)?;
                 self.admitted = true;
+                requirements::note_requirements(self.context, candidate)?;
                 from = self.origin_line(candidate)?;
                 Ok(report)
             });

@@ -2,7 +2,7 @@
 
 mod resolve;
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -17,11 +17,15 @@ use crate::{
     errors::Failure,
     output::{DIM, Report, count, join},
     tasks::{
-        admission::outcomes::{FailedSkill, Outcomes},
+        admission::{
+            admitted_text,
+            outcomes::{FailedSkill, Outcomes},
+        },
         project_drift::check_addresses,
-        project_install::{ProjectInstaller, Wanted},
+        project_install::{self, ProjectInstaller, Wanted},
         project_lock::Lock,
         project_scope::LockedProject,
+        requirements::{self, RequiredSkill, ShownRequirement},
     },
 };
 
@@ -78,6 +82,8 @@ pub struct Installation {
     unchanged: Vec<SkillName>,
     /// Skills that could not be installed.
     failed: Vec<FailedSkill>,
+    /// Skills that came along because a resolved entry requires them.
+    required: Vec<ShownRequirement>,
     #[serde(flatten)]
     links: ProjectLinks,
 }
@@ -104,6 +110,7 @@ pub fn install_project(
     // Check this before the first request: reviewers read the source of an entry, but vault fetches
     // its address.
     check_addresses(context, &lock)?;
+    requirements::check_lock(context, &lock)?;
     let stale = lock.skills.iter().filter(|locked| locked.digest.is_none());
     let stale = join(stale.map(|locked| &locked.name));
     // `--frozen` installs only what was reviewed. An entry without a digest would install whatever
@@ -116,7 +123,10 @@ pub fn install_project(
     }
     let mut install = ProjectInstaller::new(context, folder)?;
     let mut outcomes = Outcomes::new(context);
-    let mut is_changed = false;
+    // Ask before anything is installed, written or removed.
+    let required = confirm_required(context, &mut install, &lock)?;
+    let mut is_changed = !required.is_empty();
+    let required = install_required(context, &mut install, &mut lock, required, &mut outcomes)?;
     // A copy, because the loop replaces entries of the lock.
     for locked in lock.skills.clone() {
         let result = install
@@ -138,6 +148,7 @@ pub fn install_project(
     // Pass all names of the lock, because links of other names are removed. A skill that failed
     // keeps the link to its earlier version.
     let links = install.link_skills(&lock.names())?;
+    requirements::warn_of_unmet(context, &lock)?;
     let (done, unchanged) = (outcomes.done.len(), outcomes.unchanged.len());
     let done = count(done, "skill");
     let mut text = format!("{DIM}{done} installed, {unchanged} unchanged{DIM:#}");
@@ -148,7 +159,55 @@ pub fn install_project(
         installed,
         unchanged,
         failed,
+        required,
         links,
     })?;
     Ok(Report::view(view, text))
+}
+
+/// Returns the skills that the entries without a digest require and the lock lacks, after a
+/// question. Changes nothing.
+fn confirm_required(
+    context: &Context,
+    install: &mut ProjectInstaller<'_>,
+    lock: &Lock,
+) -> Result<Vec<RequiredSkill>, Failure> {
+    let none = BTreeSet::new();
+    let mut after = lock.clone();
+    let mut resolved = Vec::new();
+    for locked in lock.skills.iter().filter(|locked| locked.digest.is_none()) {
+        // The installation reports what cannot be fetched or is refused.
+        if let Ok(candidate) = install.judge_entry(locked, Wanted::Locked) {
+            let entry = project_install::resolved_entry(context, locked, &candidate);
+            after.put_entry(entry.clone());
+            resolved.push(entry);
+        }
+    }
+    let mut required = Vec::new();
+    for entry in resolved {
+        for skill in requirements::confirm_required(context, install, &after, &entry, &none)? {
+            after.put_entry(skill.entry.clone());
+            required.push(skill);
+        }
+    }
+    Ok(required)
+}
+
+/// Installs the skills that the user confirmed, and puts their entries into the lock in memory.
+fn install_required(
+    context: &Context,
+    install: &mut ProjectInstaller<'_>,
+    lock: &mut Lock,
+    required: Vec<RequiredSkill>,
+    outcomes: &mut Outcomes<'_, AdmitReport>,
+) -> Result<Vec<ShownRequirement>, Failure> {
+    let mut shown = Vec::new();
+    for skill in required {
+        let report = install.install_candidate(&skill.candidate)?;
+        context.ui.print_line(admitted_text(&report));
+        shown.push(skill.to_shown());
+        outcomes.record_result(&skill.entry.name, Ok(Some(report)));
+        lock.put_entry(skill.entry);
+    }
+    Ok(shown)
 }

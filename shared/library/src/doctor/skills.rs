@@ -19,7 +19,7 @@ use crate::agents::setup::originals;
 use crate::agents::setup::records::RecordedSource;
 use crate::disk::{self, HeldPath, Kind, Location};
 use crate::installed::installations::{OWN, Origin};
-use crate::installed::verified_contents::{self, SkillCheck};
+use crate::installed::verified_contents::{self, Declared, SkillCheck};
 use crate::store::{self, Damage};
 use crate::vault::VaultError;
 
@@ -87,7 +87,7 @@ impl Doctor<'_> {
                 qualified: checked.qualified.clone(),
             });
         }
-        let unset_environment = self.check_environment(&checked.name, &checked.declared);
+        let unset_environment = self.check_environment(&checked.name, &checked.declared.secrets);
         // Check this first: it may remove the cause of the damage.
         let ignored = self.check_ignored(&checked.name, &checked.bundle, checked.ignored)?;
         if ignored.is_empty() && checked.damage.as_ref().is_some_and(is_clutter) {
@@ -105,6 +105,7 @@ impl Doctor<'_> {
             repair_status: RepairStatus::NotNeeded,
             unset_environment,
             ignored,
+            declared: checked.declared,
             name: checked.name,
         };
         if let Some(damage) = checked.damage {
@@ -243,6 +244,7 @@ impl Doctor<'_> {
             ),
             repair_status: RepairStatus::Repairable,
             unset_environment: Vec::new(),
+            declared: Declared::default(),
             ignored: Vec::new(),
         };
         // Do not sign a folder in place of a signed skill, because an attacker may have put it

@@ -5,9 +5,11 @@ use std::collections::{BTreeSet, HashSet};
 use rayon::prelude::*;
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
+use vault_format::provenance::ProvenanceId;
 use vault_format::time::Timestamp;
 use vault_gate as gate;
 use vault_gate::document::Secret;
+use vault_gate::requirements::{Need, StatedRequirement, read_needs, read_requirements};
 
 use super::installations::{self, Installation, Origin, OriginGroup};
 use super::linked_agents;
@@ -67,8 +69,21 @@ pub struct SkillCheck {
     pub signed_at: Option<Timestamp>,
     /// Files of operating systems and editors beside the signed ones, relative to the skill.
     pub ignored: Vec<String>,
-    /// Environment variables that the skill declares as required.
-    pub declared: Vec<Secret>,
+    /// What the skill states about its surroundings.
+    pub declared: Declared,
+}
+
+/// What an intact skill states that it works with. Nothing of it is verified.
+#[derive(Clone, Debug, Default)]
+pub struct Declared {
+    /// Environment variables that its actions read.
+    pub secrets: Vec<Secret>,
+    /// Skills that it requires.
+    pub requires: Vec<StatedRequirement>,
+    /// Programs and variables that it works with.
+    pub needs: Vec<Need>,
+    /// Its source, as the manifest records it.
+    pub source: Option<ProvenanceId>,
 }
 
 /// A vault whose keys this machine knows: its own vault, or a linked one.
@@ -167,7 +182,7 @@ pub fn verify_all_installed(vault: &Vault) -> Result<VerifyReport, VaultError> {
         damage: Some(place.unlinked_damage()),
         signed_at: None,
         ignored: Vec::new(),
-        declared: Vec::new(),
+        declared: Declared::default(),
     }));
     let (unreferenced, mut strange) = listed?;
     for entry in &mut strange {
@@ -208,24 +223,35 @@ fn check_place(store: &HeldPath, place: &Installation, trusted: &Trusted) -> Ski
         version: manifest.map(|manifest| manifest.version),
         damage,
         signed_at: manifest.map(|manifest| manifest.signed_at),
-        declared: examined.as_ref().map(declared_secrets).unwrap_or_default(),
+        declared: examined.as_ref().map(read_declared).unwrap_or_default(),
         ignored: examined
             .map(|examined| examined.ignored)
             .unwrap_or_default(),
     }
 }
 
-fn declared_secrets(examined: &Examined) -> Vec<Secret> {
+fn read_declared(examined: &Examined) -> Declared {
     // Most skills declare nothing, and parsing YAML costs more than hashing, so look for the word
     // first.
+    let keys: [&[u8]; 2] = [b"requires", b"needs"];
     let may_declare = examined.skill_md().is_some_and(|text| {
         text.split(|byte| *byte == b'\n')
             .skip(1)
             .take_while(|line| !line.starts_with(b"---"))
-            .any(|line| line.trim_ascii_start().starts_with(b"requires"))
+            .map(<[u8]>::trim_ascii_start)
+            .any(|line| keys.iter().any(|key| line.starts_with(key)))
     });
     let document = may_declare.then(|| examined.parse_document()).flatten();
-    document.map_or_else(Vec::new, |document| {
-        document.frontmatter().requires_secrets.clone()
-    })
+    let mut declared = Declared {
+        source: Some(examined.manifest.provenance.identifier.clone()),
+        ..Declared::default()
+    };
+    if let Some(document) = document {
+        let frontmatter = document.frontmatter();
+        declared.secrets.clone_from(&frontmatter.requires_secrets);
+        // What cannot be read is advice for the author, which `vault lint` gives.
+        declared.requires = read_requirements(&frontmatter.metadata).unwrap_or_default();
+        declared.needs = read_needs(&frontmatter.metadata).unwrap_or_default();
+    }
+    declared
 }

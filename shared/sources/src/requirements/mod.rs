@@ -250,6 +250,9 @@ fn place_of(
         if folder.starts_with('/') {
             return Err("it leads out of the project".to_owned());
         }
+        if matches!(folder, "" | ".") {
+            return Err("it is the whole project, not a skill of it".to_owned());
+        }
         let key = SourceKey::of_folder(folder)?;
         let folder = key.0.trim_start_matches("./").to_owned();
         return Ok((RequiredPlace::Folder(folder), key));
@@ -422,6 +425,8 @@ wellknown:https://docs.example.com/pdf https://docs.example.com/.well-known/agen
             "./../pdf",
             "./a/../../pdf",
             ".//etc",
+            "./",
+            "./.",
             "./a\\..\\b",
             "pdf",
             "acme/skills/pdf",

@@ -10,6 +10,9 @@ use vault_gate::requirements::{Accepted, StatedRequirement, Version};
 
 use super::{SkillRequirement, SourceKey, fulfils};
 
+/// The number of skills of one source that can fulfil a requirement.
+const MAX_NAMES: usize = 16;
+
 /// One skill of a project, with what it requires.
 #[derive(Clone, Debug)]
 pub struct ProjectSkill {
@@ -133,9 +136,11 @@ impl ProjectSkills {
         }
     }
 
-    /// Returns the names of the skills that fulfil or contradict a requirement: those of its source.
+    /// Returns the skills that fulfil or contradict a requirement: those of its source.
     fn named_by(&self, requirement: &SkillRequirement) -> impl Iterator<Item = &ProjectSkill> {
         let names = self.names.get(requirement.key()).into_iter().flatten();
+        // A hostile lock may name one source under thousands of names.
+        let names = names.take(MAX_NAMES);
         names.filter_map(|name| self.skills.get(name))
     }
 
@@ -227,14 +232,19 @@ impl ProjectSkills {
         }
     }
 
-    /// Returns the skills that require this one, by name. The skill itself is not among them.
-    pub fn needed_by(&self, name: &SkillName) -> Vec<&SkillName> {
-        let is_meant = |requirement: &SkillRequirement| {
-            self.named_by(requirement).any(|found| found.name == *name)
-        };
-        let skills = self.skills.values().filter(|skill| skill.name != *name);
-        let needing = skills.filter(|skill| skill.requires.iter().any(is_meant));
-        needing.map(|skill| &skill.name).collect()
+    /// Returns each required skill with those that require it. None requires itself here.
+    pub fn requirers(&self) -> BTreeMap<&SkillName, BTreeSet<&SkillName>> {
+        let mut requirers: BTreeMap<&SkillName, BTreeSet<&SkillName>> = BTreeMap::new();
+        for (skill, requirement) in self.edges() {
+            let found = self.named_by(requirement);
+            for found in found.filter(|found| found.name != skill.name) {
+                requirers
+                    .entry(&found.name)
+                    .or_default()
+                    .insert(&skill.name);
+            }
+        }
+        requirers
     }
 
     /// Returns the skills that came only as requirements, and that no skill needs which somebody

@@ -23,6 +23,7 @@ use crate::{
         project_install::{ProjectInstaller, Wanted},
         project_lock::{self, Lock, LockEntry},
         project_scope::LockedProject,
+        requirements,
     },
 };
 
@@ -105,6 +106,11 @@ pub fn update_project(
     } else {
         install.link_skills(&lock.names())?
     };
+    // A new version may require other skills, or exclude those that are there.
+    if !only_diff {
+        requirements::warn_of_unmet(context, &lock)?;
+        requirements::warn_of_unneeded(context, &lock);
+    }
     let (changed, same) = (outcomes.done.len(), outcomes.unchanged.len());
     let entries = if only_diff {
         ChangedEntries::Drifted

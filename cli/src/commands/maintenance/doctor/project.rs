@@ -15,6 +15,7 @@ use crate::{
     tasks::{
         project_scope::LockedProject,
         project_state::{LockState, ProjectSkills},
+        requirements,
     },
 };
 
@@ -75,6 +76,7 @@ pub fn examine_project(context: &Context, project: &LockedProject) -> Result<Rep
             }));
         }
     }
+    findings.extend(requirement_findings(context, project)?);
     let is_damaged = state.is_damaged();
     findings.sort_by_key(|finding| finding.severity != Severity::Error);
     let mut lines: Vec<String> = Vec::new();
@@ -106,4 +108,21 @@ pub fn examine_project(context: &Context, project: &LockedProject) -> Result<Rep
         findings,
     };
     Ok(Report::view(health, lines.join("\n")).with_exit(exit))
+}
+
+/// Returns the requirements that the project does not fulfil.
+fn requirement_findings(
+    context: &Context,
+    project: &LockedProject,
+) -> Result<Vec<FindingText>, Failure> {
+    let unmet = requirements::unmet_requirements(context, &project.lock)?.into_iter();
+    let findings = unmet.map(|(code, message, hint)| FindingText {
+        code,
+        severity: Severity::Warning,
+        message,
+        hint,
+        skill: None,
+        path: Some(project.lock.path.clone()),
+    });
+    Ok(findings.collect())
 }

@@ -7,7 +7,10 @@ use serde::Serialize;
 use vault_format::{
     bundle::File, manifest::Mode, name::SkillName, path::FilePath, provenance::ProvenanceId,
 };
-use vault_gate::{Outcome, document::Secret, finding::Level, package::Package, report::Audited};
+use vault_gate::{
+    Outcome, document::Secret, finding::Level, package::Package, report::Audited,
+    requirements::read_requirements,
+};
 use vault_library::{
     Origin, Vault,
     admit::{self, Admission, AdmitError, Candidate, Neighbours, Secrets, examine_candidate},
@@ -70,6 +73,8 @@ struct Addition {
     files: Vec<FileSummary>,
     /// Environment variables that the skill declares.
     environment: Vec<Secret>,
+    /// Skills that it requires. A dry run neither fetches nor judges them.
+    requires: Vec<String>,
     /// How much text an agent has to read because of the skill.
     context: ContextCost,
     #[serde(flatten)]
@@ -305,6 +310,7 @@ fn predict_admission(
 
 impl Addition {
     fn new(candidate: Candidate, admission: Admission) -> Self {
+        let requires = requires_of(&candidate.package);
         let package = candidate.package;
         Self {
             admission,
@@ -313,12 +319,19 @@ impl Addition {
             context: ContextCost::from_package(&package),
             files: package.files.into_iter().map(FileSummary::from).collect(),
             environment: package.frontmatter.requires_secrets,
+            requires,
             secrets: candidate.secrets,
         }
     }
 }
 
-/// Formats the name, files, variables and context cost of a skill that passed the gate.
+/// Returns what a skill requires; nothing if that cannot be read.
+fn requires_of(package: &Package) -> Vec<String> {
+    let stated = read_requirements(&package.frontmatter.metadata).unwrap_or_default();
+    stated.iter().map(ToString::to_string).collect()
+}
+
+/// Formats the name, files, requirements, variables and context cost of a skill that passed the gate.
 fn package_lines(candidate: &Candidate) -> Vec<String> {
     let package = &candidate.package;
     let bytes: usize = package.files.iter().map(|file| file.bytes.len()).sum();
@@ -338,6 +351,9 @@ fn package_lines(candidate: &Candidate) -> Vec<String> {
         let path = clean(file.path.as_str(), 200);
         let bytes = format_size(file.bytes.len() as u64);
         lines.push(format!("{DIM}    {path}{mark} {bytes}{DIM:#}"));
+    }
+    for required in requires_of(package) {
+        lines.push(format!("  requires {}", clean(&required, 200)));
     }
     for secret in &package.frontmatter.requires_secrets {
         let need = if secret.required { "needs" } else { "may use" };

@@ -13,6 +13,7 @@ use vault_library::{
     admit::{AdmitError, AdmitReport, Candidate, Source, examine_candidate},
     agents::ProjectLinks,
 };
+use vault_sources::requirements::SourceKey;
 
 use super::gather::{GatherResult, SkillToAdd};
 use super::report::{AddOutcome, AddedSkills, SkillsReport, origin_line};
@@ -21,10 +22,11 @@ use crate::{
     errors::{ErrorCode, Failure},
     output::{DIM, Report, clean, join, paint},
     tasks::{
-        admission::texts::Texts,
-        project_install::{ProjectInstaller, project_failure},
+        admission::{admitted_text, texts::Texts},
+        project_install::{self, ProjectInstaller, project_failure},
         project_lock::{self, Lock, LockEntry},
         project_scope::LockedProject,
+        requirements::{self, ShownRequirement},
     },
 };
 
@@ -33,6 +35,8 @@ use crate::{
 pub struct AddedToProject {
     #[serde(flatten)]
     skills: AddedSkills,
+    /// Skills that came along because an added one requires them.
+    required: Vec<ShownRequirement>,
     /// Path of the folder that contains the project's `vault.lock`.
     project: PathBuf,
     #[serde(flatten)]
@@ -98,9 +102,16 @@ pub fn add_skills(
         install: ProjectInstaller::new(context, folder)?,
         lock,
         names: BTreeSet::new(),
+        coming: items.iter().filter_map(source_key).collect(),
+        required: Vec::new(),
     };
     let outcomes: Vec<_> = items.into_iter().map(|item| adder.add_item(item)).collect();
-    let ProjectAdder { install, lock, .. } = adder;
+    let ProjectAdder {
+        install,
+        lock,
+        required,
+        ..
+    } = adder;
     let is_added = outcomes.iter().any(|outcome| outcome.result.is_ok());
     if lock.skills != before {
         lock.record(context)?;
@@ -111,10 +122,16 @@ pub fn add_skills(
     } else {
         ProjectLinks::default()
     };
-    let skills = report.print_outcomes(outcomes, single)?;
+    let skills = report.print_outcomes(outcomes, single);
+    if is_added {
+        requirements::warn_of_unmet(context, &lock)?;
+        requirements::warn_of_unneeded(context, &lock);
+    }
+    let skills = skills?;
     let text = linked_text(&links);
     let view = AddedToProject {
         skills,
+        required,
         project: path,
         links,
     };
@@ -139,6 +156,19 @@ struct ProjectAdder<'a> {
     lock: Lock,
     /// The names of the skills of this command.
     names: BTreeSet<SkillName>,
+    /// The sources of the skills of this command, which are no question for each other.
+    coming: BTreeSet<SourceKey>,
+    /// The skills that came along.
+    required: Vec<ShownRequirement>,
+}
+
+/// Returns the source of a skill that is to be added, if a requirement can mean it.
+fn source_key(item: &GatherResult<SkillToAdd>) -> Option<SourceKey> {
+    match &item.as_ref().ok()?.source {
+        Source::InProject { path, .. } => SourceKey::of_recorded(&format!("./{path}")),
+        Source::Fetched(skill) => SourceKey::of_recorded(skill.upstream.identifier.as_str()),
+        _ => None,
+    }
 }
 
 impl ProjectAdder<'_> {
@@ -184,6 +214,7 @@ impl ProjectAdder<'_> {
             return Err(failed(AdmitError::Twice(name)));
         }
         let entry = entry_for(self.context, &self.lock, &mut candidate, folder)?;
+        self.add_required(&entry)?;
         let report = self.install.install_candidate(&candidate)?;
         self.lock.put_entry(entry);
         let from = candidate
@@ -191,6 +222,20 @@ impl ProjectAdder<'_> {
             .is_some()
             .then(|| origin_line(&candidate));
         Ok((report, from))
+    }
+
+    /// Asks about the skills that an entry requires, and installs them before it.
+    fn add_required(&mut self, entry: &LockEntry) -> Result<(), Failure> {
+        let (context, coming) = (self.context, &self.coming);
+        let install = &mut self.install;
+        let required = requirements::confirm_required(context, install, &self.lock, entry, coming)?;
+        for skill in required {
+            let report = self.install.install_candidate(&skill.candidate)?;
+            context.ui.print_line(admitted_text(&report));
+            self.required.push(skill.to_shown());
+            self.lock.put_entry(skill.entry);
+        }
+        Ok(())
     }
 }
 
@@ -231,6 +276,8 @@ pub fn entry_for(
             return Err(fail!(Internal, "{name} has neither a source nor a folder"));
         }
     };
+    let requires = project_install::stated_requirements(context, candidate);
+    let entry = LockEntry { requires, ..entry };
     project_lock::check_lockable_source(context, &entry)?;
     let Some(before) = before.filter(|_| !candidate.options.replace) else {
         return Ok(entry);

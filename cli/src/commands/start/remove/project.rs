@@ -7,12 +7,12 @@ use serde::Serialize;
 use vault_format::name::SkillName;
 use vault_library::agents::ProjectLinks;
 
-use super::warn_of_unknown;
+use super::{Arguments, warn_of_unknown};
 use crate::{
     context::Context,
     errors::Failure,
     output::{BOLD, Report, TICK, clean},
-    tasks::{project_install::ProjectInstaller, project_scope::LockedProject},
+    tasks::{project_install::ProjectInstaller, project_scope::LockedProject, requirements},
 };
 
 /// The result of a removal from a project.
@@ -22,6 +22,9 @@ pub struct RemovedFromProject {
     unlocked: Vec<SkillName>,
     /// Names that neither the lock nor the project has.
     unknown: Vec<String>,
+    /// Skills that came only as requirements, and that no skill of the project needs any more. They
+    /// stay until they are removed.
+    no_longer_needed: Vec<SkillName>,
     /// Path of the folder that contains the project's `vault.lock`.
     project: PathBuf,
     #[serde(flatten)]
@@ -33,7 +36,7 @@ pub struct RemovedFromProject {
 pub fn remove_skills(
     context: &Context,
     project: LockedProject,
-    names: &[String],
+    arguments: &Arguments,
 ) -> Result<Report, Failure> {
     let LockedProject {
         mut lock, folder, ..
@@ -43,12 +46,15 @@ pub fn remove_skills(
     let install = ProjectInstaller::new(context, folder)?;
     let mut unlocked: Vec<SkillName> = Vec::new();
     let mut others = Vec::new();
-    for name in names {
+    for name in &arguments.names {
         match known.iter().find(|known| known.as_str() == name) {
             Some(known) if unlocked.contains(known) => {}
             Some(known) => unlocked.push(known.clone()),
             None => others.push(name.clone()),
         }
+    }
+    if !arguments.anyway {
+        requirements::check_unneeded(context, &lock, &unlocked)?;
     }
     lock.skills
         .retain(|locked| !unlocked.contains(&locked.name));
@@ -58,9 +64,10 @@ pub fn remove_skills(
     }
     // Other skills stay, also if the lock does not name them: the user named these only.
     let mut keep = install.installed_names()?;
-    keep.retain(|name| !names.iter().any(|named| named == name.as_str()));
+    keep.retain(|name| !arguments.names.iter().any(|named| named == name.as_str()));
     keep.extend(lock.names());
     let links = install.link_skills(&keep)?;
+    let no_longer_needed = requirements::warn_of_unneeded(context, &lock);
     // The project may have a skill that was removed from the lock by hand.
     let unknown = others.into_iter().filter(|name| {
         let mut removed = links.removed.iter();
@@ -79,6 +86,7 @@ pub fn remove_skills(
     let view = RemovedFromProject {
         unlocked,
         unknown,
+        no_longer_needed,
         project: path,
         links,
     };
