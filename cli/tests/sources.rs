@@ -489,6 +489,11 @@ fn a_password_in_an_address_is_shown_nowhere_wherever_it_was_typed() {
         "skill search {}",
         "skill which {}",
         "resolve --caller ann@example.com --platform cli --query {}",
+        "remove {}",
+        "update {}",
+        "history {}",
+        "help {}",
+        "unlink {}",
     ];
     let addresses = [
         "https://ann:s3cret@host.example/v/x",

@@ -7,7 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use vault_format::name::{AgentId, SkillRef};
+use vault_format::{
+    credentials::hide_credentials,
+    name::{AgentId, SkillRef},
+};
 use vault_library::{
     Origin, Vault,
     admit::remove::{RemoveReport, RemoveSkills, RemovedSkill, remove_skills},
@@ -130,11 +133,17 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let synced = profiles.is_some_and(|profiles| profiles.restart_required);
     let view = Removal {
         removed: report.removed,
-        unknown: report.unknown,
+        unknown: without_passwords(&report.unknown),
         restart_required: synced || !report.unlinked.is_empty(),
         unlinked: UnlinkedFolder::from_removal(report.unlinked),
     };
     Ok(Report::view(view, lines.join("\n")))
+}
+
+/// Returns the unknown names for `--json` without the passwords of addresses that were typed as
+/// names.
+fn without_passwords(unknown: &[String]) -> Vec<String> {
+    unknown.iter().map(|name| hide_credentials(name)).collect()
 }
 
 /// Warns of a name that names no skill, and suggests the nearest of the names that do.

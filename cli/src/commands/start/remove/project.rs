@@ -7,7 +7,7 @@ use serde::Serialize;
 use vault_format::name::SkillName;
 use vault_library::agents::ProjectLinks;
 
-use super::{Arguments, warn_of_unknown};
+use super::{Arguments, warn_of_unknown, without_passwords};
 use crate::{
     context::Context,
     errors::Failure,
@@ -85,7 +85,7 @@ pub fn remove_skills(
     let text = lines.collect::<Vec<_>>().join("\n");
     let view = RemovedFromProject {
         unlocked,
-        unknown,
+        unknown: without_passwords(&unknown),
         no_longer_needed,
         project: path,
         links,
