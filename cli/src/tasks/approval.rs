@@ -57,7 +57,7 @@ pub fn ask_for_approvals(
             continue;
         }
         if !confirm_approval(context, &pending)? {
-            // The command may be `vault approve` itself, so name what helps beside it.
+            // The user may have run `vault approve` itself, so do not advise just that.
             let hint = (!context.ui.may_ask()).then(|| {
                 let file = &pending.file;
                 format!(

@@ -172,7 +172,7 @@ impl<'a> ProjectInstaller<'a> {
         }
         for path in &links.unignored {
             let path = clean(&path.display().to_string(), 400);
-            let text = format!("{path} was left alone, so git sees the links beside it");
+            let text = format!("{path} was left unchanged, so git shows the links in its folder");
             let hint = "it is a link, a folder or larger than 1 MiB, or its lines between BEGIN vault and END vault are broken; remove them, then run vault install";
             context.ui.warn_with("links_not_ignored", text, hint);
         }
@@ -297,7 +297,7 @@ impl<'a> ProjectInstaller<'a> {
                 && from.revision == upstream.revision
                 && Some(project_lock::digest_of_installed(found)) == locked.digest
         };
-        // A damaged record or skill is no source of bytes, and is no reason not to fetch them.
+        // Skip damaged records and skills: their bytes are fetched again.
         let projects = project::list_projects(vault).unwrap_or_default();
         let of_projects = projects
             .iter()

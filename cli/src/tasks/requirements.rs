@@ -433,7 +433,7 @@ pub fn note_requirements(context: &Context, candidate: &Candidate) -> Result<(),
                 format!("{name} requires {stated}, which was not added"),
                 add_command(&stated),
             ),
-            // What vault would refuse in a project is no advice for anything else.
+            // Do not advise adding what vault would refuse in a project.
             Err(bad) => (format!("{name}: {bad}"), "ask its author".to_owned()),
         };
         let (text, hint) = (clean(&text, 600), clean(&hint, 600));
@@ -498,7 +498,7 @@ pub fn check_unneeded(
 }
 
 /// Warns of skills that came only as requirements and that no skill needs any more, and returns
-/// them. They stay: somebody may use them by now.
+/// them. They are not removed, because somebody may use them by now.
 pub fn warn_of_unneeded(context: &Context, lock: &Lock) -> Vec<SkillName> {
     let Ok(skills) = skills_of(context, lock) else {
         return Vec::new();

@@ -139,7 +139,7 @@ fn a_place_that_fails_is_named_and_holds_up_no_other() {
     find("github:acme/skills").fails(2, "setting_invalid");
     find("ftp://docs.example.com").fails(2, "setting_invalid");
     find(&vec!["https://docs.example.com"; 21].join(",")).fails(2, "setting_invalid");
-    // A policy that allows neither: nobody is asked.
+    // A policy that allows neither, so no request is sent.
     machine.policy("[sources]\nallow = [\"github.com/acme/*\"]\n");
     let before = (registry.asked().len(), site.asked().len());
     let refused = find(&site.base);

@@ -130,7 +130,7 @@ fn not_a_site(text: &str, reason: &str) -> Failure {
     let (text, reason) = (clean(text, 200), clean(reason, 300));
     fail!(
         SettingInvalid,
-        "{SITES} has {text}, which is no site: {reason}"
+        "{text} in {SITES} is not the address of a site: {reason}"
     )
     .hint("list addresses such as https://docs.example.com, separated by commas")
 }

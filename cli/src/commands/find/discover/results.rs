@@ -83,7 +83,7 @@ pub struct SearchedPlace {
 pub enum PlaceStatus {
     /// It answered.
     Answered,
-    /// It did not answer, or with something that is no list of skills.
+    /// It did not answer, or its answer was not a list of skills.
     Failed,
     /// The policy allows nothing from there, so it was not asked.
     Refused,

@@ -22,7 +22,7 @@ use crate::{
 /// The health of a project on this machine.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct ProjectHealth {
-    /// Whether there is no finding.
+    /// Whether nothing was found.
     healthy: bool,
     #[serde(flatten)]
     state: ProjectSkills,

@@ -21,7 +21,7 @@ pub fn check_lock_flags(arguments: &Arguments) -> Result<(), Failure> {
         ));
     }
     if arguments.no_lock {
-        let text = "--no-lock is no longer needed";
+        let text = "--no-lock no longer exists";
         return Err(fail!(Usage, "{text}")
             .hint("leave it out: only vault add --project writes to vault.lock"));
     }

@@ -156,7 +156,8 @@ struct ProjectAdder<'a> {
     lock: Lock,
     /// The names of the skills of this command.
     names: BTreeSet<SkillName>,
-    /// The sources of the skills of this command, which are no question for each other.
+    /// Sources of the skills that this command adds. If one of them requires another, nothing is
+    /// asked.
     coming: BTreeSet<SourceKey>,
     /// The skills that came along.
     required: Vec<ShownRequirement>,

@@ -23,7 +23,7 @@ pub fn ask_for_project(context: &Context) -> Result<bool, Failure> {
     let (path, has_lock) = Lock::find_path(context, None)?;
     let folder = path.parent().unwrap_or(&path);
     let is_repository = folder.join(".git").symlink_metadata().is_ok();
-    // The home folder may be a repository, of settings for example, and is no project.
+    // The home folder may be a repository, for example of settings, but is never a project.
     let may_be_project = Lock::project_folder(context, &path).is_ok();
     if !may_be_project || !has_lock && !is_repository {
         return Ok(false);
